@@ -59,7 +59,9 @@ def written_whole(
         try:
             yield beside
         except TracekitError as error:
-            error.args = tuple(str(each).replace(str(beside), str(output)) for each in error.args)
+            if not resumes:
+                names = str(beside), str(output)
+                error.args = tuple(str(each).replace(*names) for each in error.args)
             raise
         beside.replace(target)
 
