@@ -35,7 +35,7 @@ PASSED, FAILED, CUT = "passed", "failed", "cut off at the limit"
 # The wheels that contain the checks' imports besides PyTorch; the machine has numpy with PyTorch.
 NEEDED = (
     "duckdb", "numpy", "click", "msgspec", "rich", "markdown-it-py", "mdurl", "pygments", "isal",
-    "zstandard", "filelock", "platformdirs", "pytest", "iniconfig", "pluggy", "packaging",
+    "backports.zstd", "filelock", "platformdirs", "pytest", "iniconfig", "pluggy", "packaging",
     "hypothesis", "sortedcontainers",
 )  # fmt: skip
 # For more workers, a peer's kernels, and compiling the C++ operator.

@@ -37,7 +37,7 @@ IMPORTED = [
     "tracekit.ingest.load", "tracekit.lake.adding", "tracekit.lake.comparing", "tracekit.opening",
     "tracekit.reporters.console", "tracekit.reporters.diff", "tracekit.reporters.first_screen",
     "tracekit.reporters.rows", "tracekit.reporters.terminal", "tracekit.run",
-    "tracekit.trace.recovery", "tracekit.trace.unpacking", "tracekit.verdict.rows", "zstandard",
+    "tracekit.trace.recovery", "tracekit.trace.unpacking", "tracekit.verdict.rows",
 ]  # fmt: skip
 # The profiler imports torch._inductor when it starts.
 WITH_TORCH = [

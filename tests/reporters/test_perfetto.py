@@ -14,7 +14,6 @@ from decimal import Decimal
 from types import SimpleNamespace
 
 import pytest
-import zstandard
 
 import tracekit
 from tests.conftest import trace_file, trace_names
@@ -26,6 +25,7 @@ from tracekit.perfetto import serving
 from tracekit.perfetto.annotate import annotate
 from tracekit.perfetto.serving import UI, TraceServer
 from tracekit.perfetto.tracks import as_read
+from tracekit.trace.unpacking import zstd
 
 SMALL = {
     "schemaVersion": 1,
@@ -79,7 +79,7 @@ def test_the_original_text_is_untouched_and_loads_as_before(tmp_path, name, text
     if name.endswith(".gz"):
         path.write_bytes(gzip.compress(data))
     else:
-        path.write_bytes(zstandard.compress(data) if name.endswith(".zst") else data)
+        path.write_bytes(zstd.compress(data) if name.endswith(".zst") else data)
     events, traces = annotate(path, output)
     assert (events > 10, traces) == (True, 1)
     assert content(output) == content(path)

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import duckdb
 import pytest
-import zstandard
 
 from tests.kit.sampling import sample
 from tracekit.errors import TracekitError
 from tracekit.ingest.writer import Ingest, create_tables
 from tracekit.trace.reader import TraceReader
 from tracekit.trace.source import ByteStream, open_streams
+from tracekit.trace.unpacking import zstd
 
 _MORE = sample("odd files and archives, in rounds", 20, 1)
 CASES_PER_SEED = sample("damaged files, for each of 8 seeds", 5_000, 50)
@@ -180,7 +180,7 @@ def archive(rng: random.Random) -> bytes:
                     rng.choice(["-1", "9" * 30, "a" * 300, "1,2,3", "7"])
                 }  # fmt: skip
             tar.addfile(member, io.BytesIO(content))
-    return rng.choice([bytes, gzip.compress, zstandard.compress])(packed.getvalue())
+    return rng.choice([bytes, gzip.compress, zstd.compress])(packed.getvalue())
 
 
 def spoiled(data: bytes, rng: random.Random) -> bytes:

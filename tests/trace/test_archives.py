@@ -13,13 +13,13 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-import zstandard
 
 from tracekit.errors import TracekitError
 from tracekit.trace import budget, unpacking
 from tracekit.trace import source as sources
 from tracekit.trace.reader import TraceReader
 from tracekit.trace.source import open_streams
+from tracekit.trace.unpacking import zstd
 
 TRACE = json.dumps({"traceEvents": [{"ph": "X", "name": "a", "ts": 1}]}).encode()
 
@@ -178,7 +178,7 @@ BETWEEN = {
 def test_other_members_than_traces_do_not_disturb_the_reading(between, tmp_path, spooled):
     member, said = BETWEEN[between]
     archive = trace("first.json") + member + trace("last.json") + END
-    for pack in (bytes, gzip.compress, zstandard.compress):
+    for pack in (bytes, gzip.compress, zstd.compress):
         traces, errors = read(write(tmp_path / "a.tar", pack(archive)))
         assert traces == {"first.json": None, "last.json": None}
         assert len(errors) == (said is not None)
@@ -245,7 +245,7 @@ def test_the_damage_of_a_member_says_that_it_is_cut_off(tmp_path):
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
 def test_an_archive_of_zeros_is_stopped(pack, tmp_path, monkeypatch, spooled):
     monkeypatch.setattr(budget, "TEXT_BYTES", 48 << 20)
     size = 128 << 20 if pack is gzip.compress else 648 << 20
@@ -302,7 +302,8 @@ def test_an_endless_pipe_does_not_fill_the_disk(tmp_path, small_disk):
 
 # -- compressed files ------------------------------------------------------------------------------
 
-PACKED = {"gzip": gzip.compress(TRACE, mtime=0), "zstd": zstandard.compress(TRACE)}
+PACKED = {"gzip": gzip.compress(TRACE, mtime=0), "zstd": zstd.compress(TRACE)}
+CHECKED = zstd.compress(TRACE, options={zstd.CompressionParameter.checksum_flag: 1})
 SKIPPED = b"\x5a\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"12345"
 
 
@@ -316,10 +317,14 @@ SKIPPED = b"\x5a\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"12345"
         (PACKED["gzip"] + bytes(5000), None),
         (PACKED["gzip"] + b"garbage after it", "corrupt"),
         (PACKED["zstd"] + PACKED["zstd"][:9], "ends early"),
-        (zstandard.compress(TRACE[:20]) + zstandard.compress(TRACE[20:]), None),
+        (zstd.compress(TRACE[:20]) + zstd.compress(TRACE[20:]), None),
         *((bytes(4096) + packed, "first 4,096 bytes") for packed in PACKED.values()),
         *((b"garbage" + packed, "first 7 bytes") for packed in PACKED.values()),
-        (zstandard.ZstdCompressor(write_checksum=True).compress(TRACE)[:-4] + b"oops", "corrupt"),
+        (
+            zstd.compress(TRACE, options={zstd.CompressionParameter.checksum_flag: 1})[:-4]
+            + b"oops",
+            "corrupt",
+        ),
     ],
 )
 def test_compressed_text_is_read_whatever_surrounds_it(data, damage, tmp_path):
@@ -331,7 +336,7 @@ def test_compressed_text_is_read_whatever_surrounds_it(data, damage, tmp_path):
 
 def test_a_zstd_file_that_is_cut_off_is_noted_even_for_an_array(tmp_path):
     events = json.dumps([{"ph": "X", "name": f"{n:x}", "ts": n**5} for n in range(90_000)])
-    packed = zstandard.compress(events.encode())
+    packed = zstd.compress(events.encode())
     (damage,) = read(write(tmp_path / "a.json", packed[: len(packed) // 2]))[0].values()
     assert "ends early" in damage
 
@@ -341,7 +346,7 @@ def test_a_zstd_file_that_is_cut_off_is_noted_even_for_an_array(tmp_path):
     "nothing",
     [
         gzip.compress(b"", mtime=0),
-        zstandard.compress(b""),
+        zstd.compress(b""),
         SKIPPED,
         b"\x1f\x8b\x08\x08\0\0\0\0\0\0",
     ],

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +24,7 @@ from tracekit.trace.prefetch import prefetched
 from tracekit.trace.reader import TraceReader
 from tracekit.trace.recovery import reject
 from tracekit.trace.source import ByteStream
+from tracekit.trace.unpacking import zstd
 
 EVENTS = [
     {"ph": "X", "name": "a},{b", "ts": 1.5, "dur": 2, "args": {"deep": [{"x": 1}, {"x": 2}]}},
@@ -130,7 +130,7 @@ TEXTS = {
     "a byte order mark": ("\ufeff" + WHOLE, 100, EVENTS, {}),
     "lines of Windows": (WHOLE.replace("\n", "\r\n"), 100, EVENTS, {}),
     "white space around": ("  \n\t" + WHOLE + "\n \n", 100, EVENTS, {}),
-    "zstd": (zstandard.compress(WHOLE.encode()), 100, EVENTS, {}),
+    "zstd": (zstd.compress(WHOLE.encode()), 100, EVENTS, {}),
     "gzip in members": (
         gzip.compress(WHOLE[:300].encode()) + gzip.compress(WHOLE[300:].encode()), 100, EVENTS, {}
     ),

@@ -6,12 +6,11 @@ import gzip
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
-import zstandard
-
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
 from tracekit.stages import stage
+from tracekit.trace.unpacking import zstd
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
@@ -68,7 +67,7 @@ def open_output(path: Path) -> BinaryIO:
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path, "wb", compresslevel=6))
     if path.suffix == ".zst":
-        return cast(BinaryIO, zstandard.open(path, "wb"))
+        return cast(BinaryIO, zstd.open(path, "wb"))
     return path.open("wb")
 
 

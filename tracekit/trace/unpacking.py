@@ -10,21 +10,27 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from tarfile import BLOCKSIZE, TarInfo
 from typing import Any, Protocol
 
-import zstandard
 from isal import isal_zlib
 from msgspec import Struct
 
 from tracekit.errors import TracekitError
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 _GZIP_WINDOW = 31  # zlib's code for the largest window and a gzip header
 # zstd's own default limit. Files from `zstd --ultra --long=28` and above need a larger window.
 _ZSTD_WINDOW_BYTES = 128 << 20
+_ZSTD_OPTIONS = {zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_BYTES.bit_length() - 1}
 # Decompress the last bytes last, so that a wrong checksum does not lose the text before it.
 _TRAILER_BYTES = 8
 # Stop after this much compressed data without any text: empty members, endless headers.
@@ -102,9 +108,7 @@ class Codec(Struct, frozen=True):
 # A byte of deflate grows to 1 kB at most, four bytes of zstd to 128 kB. isal is four times as fast
 # as zlib.
 _GZIP = Codec(16 << 10, lambda: partial(isal_zlib.decompressobj, wbits=_GZIP_WINDOW))
-_ZSTD = Codec(
-    1 << 10, lambda: zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj
-)
+_ZSTD = Codec(1 << 10, lambda: partial(zstd.ZstdDecompressor, options=_ZSTD_OPTIONS))
 
 
 def codec_of(head: bytes) -> tuple[Codec, int] | None:
@@ -168,7 +172,7 @@ def _decompress(raw: Readable, codec: Codec) -> Iterator[bytes]:
                 data = member.unused_data
             if silent > _SILENT_BYTES:
                 raise DamagedError(f"{_SILENT_BYTES >> 20} MB of the compressed file hold no text")
-    except (isal_zlib.error, zstandard.ZstdError) as error:
+    except (isal_zlib.error, zstd.ZstdError) as error:
         raise DamagedError(_reason(error)) from error
     if not member.eof:
         raise DamagedError("the compressed file ends early")
