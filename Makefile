@@ -1,18 +1,18 @@
 # `make demo` runs the demo, `make test` runs the tests; both set up everything they need in .venv.
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3.14 || echo python3)
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3.14 || command -v python3.15 || echo python3)
 BIN := .venv/bin
 DEMO := build/demo
 # Without it, each process that imports PyTorch would compile it again: 4 s instead of 2 s.
 unexport PYTHONDONTWRITEBYTECODE
 
 # Bytecode is compiled when it is first imported: all of PyTorch's at once would take half a minute.
-PIP = python -m pip install --disable-pip-version-check -qq --no-compile -c constraints.txt
-# What HolisticTraceAnalysis imports. It also lists JupyterLab, with 60 packages, and never imports it.
+PIP := python -m pip install --disable-pip-version-check -qq --no-compile -c constraints.txt
+# What traceinsight imports. It also lists JupyterLab, with 60 packages, and never imports it.
 HTA_NEEDS := networkx 'pandas<3' plotly psutil pydot pyyaml
 
 SIZE := 1GB
 # The sources that an install compiles.
-NATIVE := setup.py tracekit/native/walk_codes.py $(wildcard tracekit/native/src/*.[ch])
+NATIVE := setup.py packaging/tracekit_build.py tracekit/native/walk_codes.py $(wildcard tracekit/native/src/*.[ch])
 
 .PHONY: demo wheels browser checks test test-all answers bench diagnosis docs gpu-check clean
 
@@ -67,9 +67,8 @@ build/diagnosis/installed: constraints.txt | .venv/installed
 	@touch $@
 
 build/bench/installed: pyproject.toml constraints.txt $(NATIVE)
-	@rm -rf build/bench
-	@$(PYTHON) -m venv build/bench
-	@build/bench/bin/python -m pip install --disable-pip-version-check -qq -c constraints.txt -e '.[hta,bench]'
+	$(call venv,$(@D))
+	@$(@D)/bin/$(PIP) -e '.[hta]' --group bench
 	@touch $@
 
 # Builds the documentation site in build/docs/site; a broken link is an error. The first time, it
@@ -80,8 +79,8 @@ docs: build/docs/installed
 
 build/docs/installed: pyproject.toml constraints.txt $(NATIVE)
 	@rm -rf build/docs
-	@$(PYTHON) -m venv build/docs/venv
-	@build/docs/venv/bin/python -m pip install --disable-pip-version-check -qq -c constraints.txt -e '.[docs]'
+	$(call venv,$(@D)/venv)
+	@$(@D)/venv/bin/$(PIP) -e . --group docs
 	@touch $@
 
 # Needs a GPU: runs PART (first, tests, bench, experiments, faults, ncu or sanitize; by default, all of
@@ -94,27 +93,33 @@ gpu-check: $(if $(GPU_PYTHON),,.venv/installed)
 	@$(or $(GPU_PYTHON),$(BIN)/python) -m tests.bench.gpu_check $(PART) --device $(DEVICE) --output $(OUT)
 
 .venv/installed: pyproject.toml constraints.txt $(NATIVE)
-	$(call install,.venv,$(EXTRAS))
+	$(call install,.venv,$(EXTRAS),--group dev)
 
 build/test-all/installed: pyproject.toml constraints.txt $(NATIVE)
-	$(call install,build/test-all,$(EXTRAS)$(comma)notebook$(comma)frameworks-test$(comma)trackers-test$(comma)docs)
-	@$(@D)/bin/$(PIP) --no-deps liger-kernel build pyproject_hooks
+	$(call install,build/test-all,$(EXTRAS)$(comma)notebook,--group dev --group frameworks-test --group trackers-test \
+	  --group docs --group wheels)
+	@$(@D)/bin/$(PIP) --no-deps liger-kernel
 
 comma := ,
-EXTRAS := capture,report,excel,mcp,lake,ray,dev
+EXTRAS := capture,report,excel,mcp,lake,ray
 
-# Makes the virtual environment $(1) with tracekit's extras $(2), and HolisticTraceAnalysis.
+# Makes the virtual environment $(1) with tracekit's extras $(2) and groups $(3), and traceinsight.
 define install
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' || \
-	  { echo 'tracekit needs Python 3.11 to 3.14: make PYTHON=/path/to/python3.11' >&2; exit 2; }
+	$(call venv,$(1))
+	@$(1)/bin/$(PIP) --no-deps traceinsight & alone=$$!; \
+	  $(1)/bin/$(PIP) --no-build-isolation -e '.[$(2)]' $(3) $(HTA_NEEDS) && wait $$alone
+	@touch $@
+endef
+
+# Makes the virtual environment $(1), with a pip that knows dependency groups and with what a build needs.
+define venv
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'tracekit needs Python 3.11 or later: make PYTHON=/path/to/python3.11' >&2; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo '$(PYTHON) has no venv module: install it (on Debian: apt install python3-venv)' >&2; exit 2; }
 	@rm -rf $(1)
 	@$(PYTHON) -m venv $(1)
-	@$(1)/bin/$(PIP) setuptools ziglang
-	@$(1)/bin/$(PIP) --no-deps HolisticTraceAnalysis & alone=$$!; \
-	  $(1)/bin/$(PIP) --no-build-isolation -e '.[$(2)]' $(HTA_NEEDS) && wait $$alone
-	@touch $@
+	@$(1)/bin/$(PIP) pip setuptools ziglang
 endef
 
 # Wheels for every system, from this one, and the source distribution; then tries the wheel for
@@ -126,12 +131,13 @@ wheels: build/wheels/installed
 	  rm -rf build/lib* build/bdist*; \
 	  PYTHONWARNINGS=ignore TRACEKIT_PLATFORM=$$each $(WHEELS) -m build --no-isolation --wheel -o dist . >/dev/null || exit; \
 	done
+	@$(WHEELS) -m twine check --strict dist/*
 	@sh tests/try_wheel.sh $(WHEELS) dist
 
 build/wheels/installed: pyproject.toml constraints.txt $(NATIVE)
 	@rm -rf build/wheels
-	@$(PYTHON) -m venv build/wheels/venv
-	@$(WHEELS) -m pip install --disable-pip-version-check -qq -c constraints.txt build 'setuptools>=77' ziglang==0.17.1
+	$(call venv,$(@D)/venv)
+	@$(@D)/venv/bin/$(PIP) --group wheels
 	@touch $@
 
 clean:

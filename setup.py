@@ -1,16 +1,19 @@
-"""Compiles tracekit/native with ziglang's C compiler, into a library that Python loads by ctypes.
+"""Compiles tracekit/native into a library that Python loads by ctypes.
 
-So no C compiler and no Python headers have to be installed, and one build works for every Python
-version. The compiler has the headers of every system, so its output does not depend on where it
-runs.
+The compiler is what the variable CC names, else the system's. Where there is none, and for the
+wheels of other systems, it is ziglang's: it has the headers of every system, so its output does not
+depend on where it runs. One build works for every Python version, and needs no Python headers.
 """
 
 import os
 import platform
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 from runpy import run_path
 from tempfile import TemporaryDirectory
@@ -20,12 +23,19 @@ from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
+ROOT = Path(__file__).parent
 SOURCES = [f"tracekit/native/src/{name}.c" for name in ("events", "nesting", "replay")]
 # The numbers that the C code shares with Python and SQL.
-CODES = Path(__file__).parent / "tracekit/native/walk_codes.py"
-FLAGS = ["-std=c11", "-O3", "-mcpu=baseline", "-fvisibility=hidden", "-Wall", "-Wextra"]
+CODES = ROOT / "tracekit/native/walk_codes.py"
+FLAGS = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra"]
 FLAGS += run_path(str(CODES))["definitions"]()
 LINK_FLAGS = ["-shared", "-s"]
+# Without it, zig compiles for the processor that it runs on.
+ZIG_FLAGS = ["-mcpu=baseline"]
+# Zig's default.
+SYSTEM_FLAGS = ["-fPIC"]
+# A relative path in Markdown, of a picture and of a link.
+PICTURE, LINKED = re.compile(r"(!\[[^]]*\]\()([^):#]+)"), re.compile(r"(\]\()([^):#]+)")
 
 
 class Platform(NamedTuple):
@@ -65,31 +75,56 @@ def this_platform() -> Platform | None:
     return PLATFORMS.get(f"{system}-{machine}")
 
 
-def run_compiler(target: str | None, arguments: list[str], cache: str | Path) -> None:
-    """Runs the C compiler in the repository's root, with its cache in the folder `cache`.
+def system_compiler() -> list[str] | None:
+    """The command that CC names, else that of a C compiler of this system that works; None if
+    there is none, or if TRACEKIT_PLATFORM asks for a wheel of any system."""
+    if os.environ.get("TRACEKIT_PLATFORM"):
+        return None
+    if chosen := os.environ.get("CC"):
+        return shlex.split(chosen)
+    return next(([each] for each in ("cc", "gcc", "clang") if _works(each)), None)
+
+
+def _works(compiler: str) -> bool:
+    """Whether it compiles a program that includes a header: macOS has a `cc` that only offers to
+    install one, and others lack the C library's headers."""
+    if shutil.which(compiler) is None:
+        return False
+    program = b"#include <stdint.h>\n#include <string.h>\nint32_t one(void) { return 1; }\n"
+    with TemporaryDirectory() as folder:
+        command = [compiler, "-std=c11", "-fPIC", "-shared", "-x", "c", "-", "-o", f"{folder}/one"]
+        done = subprocess.run(command, input=program, capture_output=True)
+    return done.returncode == 0
+
+
+def run_zig(target: str | None, arguments: list[str], cache: str | Path) -> None:
+    """Runs ziglang's C compiler in the repository's root, with its cache in the folder `cache`.
 
     Raises:
         subprocess.CalledProcessError: when the compiler fails.
     """
     compiler = [sys.executable, "-m", "ziglang", "cc", *(["-target", target] if target else [])]
     subprocess.run(
-        [*compiler, *arguments],
+        [*compiler, *ZIG_FLAGS, *arguments],
         check=True,
-        cwd=Path(__file__).parent,
+        cwd=ROOT,
         env=os.environ | {"ZIG_GLOBAL_CACHE_DIR": str(cache), "ZIG_LOCAL_CACHE_DIR": str(cache)},
     )
 
 
 class Compile(build_ext):
     def build_extension(self, ext: Extension) -> None:
-        found = this_platform()
+        compiler, found = system_compiler(), this_platform()
         output = Path(self.get_ext_fullpath(ext.name))
         output.parent.mkdir(parents=True, exist_ok=True)
         # For Windows, the linker writes more files beside the library.
         with TemporaryDirectory() as cache, TemporaryDirectory() as folder:
             made = Path(folder, output.name)
             arguments = [*FLAGS, *LINK_FLAGS, *ext.sources, "-o", str(made)]
-            run_compiler(found and found.target, arguments, cache)
+            if compiler:
+                subprocess.run([*compiler, *SYSTEM_FLAGS, *arguments], check=True, cwd=ROOT)
+            else:
+                run_zig(found and found.target, arguments, cache)
             shutil.copy(made, output)
 
     def get_ext_filename(self, fullname: str) -> str:
@@ -102,12 +137,23 @@ class Compile(build_ext):
 
 class Wheel(bdist_wheel):
     def get_tag(self) -> tuple[str, str, str]:
-        found = None if self.plat_name_supplied else this_platform()
+        # What the system's compiler links runs on systems such as this one.
+        is_own = self.plat_name_supplied or system_compiler()
+        found = None if is_own else this_platform()
         return ("py3", "none", found.tag if found else super().get_tag()[2])
+
+
+def index_page() -> str:
+    """README.md for the package index: its pictures and links are absolute."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    source, text = project["urls"]["Source"], (ROOT / "README.md").read_text("utf-8")
+    return LINKED.sub(rf"\1{source}/blob/main/\2", PICTURE.sub(rf"\1{source}/raw/main/\2", text))
 
 
 if __name__ == "__main__":
     setup(
+        long_description=index_page(),
+        long_description_content_type="text/markdown",
         ext_modules=[
             Extension(
                 "tracekit.native.libtracekit",

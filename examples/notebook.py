@@ -1,6 +1,6 @@
 """From a trace to a fix, as a marimo notebook: marimo edit examples/notebook.py
 
-It needs pip install 'tracekit[capture,report,notebook]'.
+It needs pip install 'torch-tracekit[capture,report,notebook]'.
 """
 
 import marimo

@@ -8,11 +8,11 @@ trap 'rm -rf "$folder"' EXIT
 begin=$(date +%s)
 pip() { "$folder/venv/bin/python" -m pip install --disable-pip-version-check -qq --only-binary :all: "$@"; }
 # This wheel and no other, then what it needs.
-pip --no-index --no-deps --find-links "$2" tracekit
-pip tracekit
+pip --no-index --no-deps --find-links "$2" torch-tracekit
+pip torch-tracekit
 installed=$(date +%s)
 trace=$(cd "$(dirname "$0")" && pwd)/data/simulated-overhead-bound.json.gz
-(cd "$folder" && venv/bin/tracekit analyze "$trace" >first.txt)
+(cd "$folder" && venv/bin/torch-tracekit analyze "$trace" >first.txt)
 done=$(date +%s)
 head -n 1 "$folder/first.txt"
 echo "installed in $((installed - begin)) s, $(du -sm "$folder/venv" | cut -f1) MB;" \

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tracekit.text import shown
+from tracekit.version import DISTRIBUTION
 
 # What a system says about a file or a disk, where DuckDB passes it on.
 _SAID = "|".join(re.escape(os.strerror(number)) for number in errno.errorcode)
@@ -45,6 +46,11 @@ class StorageError(TracekitError, OSError):
     """A file system or a server failed: another attempt may succeed."""
 
 
+def install(extra: str) -> str:
+    """The command that installs an extra of tracekit."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
 @contextmanager
 def needing(what: str, extra: str) -> Iterator[None]:
     """Turns a failed import in its `with` block into an error that names the missing package.
@@ -56,7 +62,7 @@ def needing(what: str, extra: str) -> Iterator[None]:
         yield
     except ImportError as error:
         absent = (error.name or "its package").partition(".")[0]
-        raise TracekitError(f"{what} {absent}: pip install 'tracekit[{extra}]'") from error
+        raise TracekitError(f"{what} {absent}: {install(extra)}") from error
 
 
 @contextmanager

@@ -394,7 +394,7 @@ def test_without_its_package_or_folder_it_says_what_is_missing(folder):
     code = "import sys; sys.modules['mcp'] = None; from tracekit.commands import main; main()"
     done = ran("python", "-c", code, "mcp", folder)
     assert done.returncode == 2
-    assert done.stderr == "tracekit: mcp needs mcp: pip install 'tracekit[mcp]'\n"
+    assert done.stderr == "tracekit: mcp needs mcp: pip install 'torch-tracekit[mcp]'\n"
     with pytest.raises(tracekit.TracekitError, match="is not a folder"):
         cli.main(["mcp", str(folder / "many.json")], standalone_mode=False)
 

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from tracekit.errors import install
+
 # Imported on use: each worker imports this module to collect its tests.
 if find_spec("mcp") is None:
     pytest.skip(
-        "the server for agents needs the extra mcp: pip install '.[mcp]'", allow_module_level=True
+        f"the server for agents needs the extra mcp: {install('mcp')}", allow_module_level=True
     )
 
 LIMIT_S = 120

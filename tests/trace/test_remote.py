@@ -165,7 +165,10 @@ def test_a_url_in_a_trace_is_never_opened(site, tmp_path, monkeypatch):
 def test_a_missing_extra_is_one_line_that_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     said = refused("analyze", "gs://bucket/a.json.gz")
-    assert said.startswith("gs://bucket/a.json.gz: ") and "pip install 'tracekit[remote]'" in said
+    assert (
+        said.startswith("gs://bucket/a.json.gz: ")
+        and "pip install 'torch-tracekit[remote]'" in said
+    )
 
 
 def test_a_lake_does_not_keep_secrets(tmp_path):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from tracekit.errors import StorageError, TracekitError, reason_of
+from tracekit.errors import StorageError, TracekitError, install, reason_of
 from tracekit.text import shown
 from tracekit.trace import web
 
@@ -79,7 +79,7 @@ def filesystem(url: str) -> tuple[Any, str]:
         kind = get_filesystem_class(scheme)
     except (ImportError, ValueError) as error:
         raise TracekitError(
-            f"{shown(url)}: cannot be reached: {_reason(error)} (pip install 'tracekit[remote]')"
+            f"{shown(url)}: cannot be reached: {_reason(error)} ({install('remote')})"
         ) from error
     # Clients log what they also raise; without a handler, Python prints it.
     logging.getLogger(kind.__module__.partition(".")[0]).addHandler(logging.NullHandler())
