@@ -122,7 +122,10 @@ class Compile(build_ext):
             made = Path(folder, output.name)
             arguments = [*FLAGS, *LINK_FLAGS, *ext.sources, "-o", str(made)]
             if compiler:
-                subprocess.run([*compiler, *SYSTEM_FLAGS, *arguments], check=True, cwd=ROOT)
+                # Those who build packages for others add theirs.
+                more = [os.environ.get(name, "") for name in ("CFLAGS", "LDFLAGS")]
+                command = [*compiler, *SYSTEM_FLAGS, *shlex.split(" ".join(more)), *arguments]
+                subprocess.run(command, check=True, cwd=ROOT)
             else:
                 run_zig(found and found.target, arguments, cache)
             shutil.copy(made, output)

@@ -15,7 +15,7 @@ import pytest
 import tracekit
 from tests.kit import traces
 from tests.kit.processes import ran
-from tracekit.commands import cli, main
+from tracekit.commands import cli, foreign_packages, main
 from tracekit.commands.analyze import _beside
 from tracekit.errors import TracekitError, is_interrupt
 from tracekit.files import written_whole
@@ -336,3 +336,19 @@ def test_an_error_that_is_its_own_cause_is_not_an_interrupt():
     error = ValueError("x")
     error.__cause__ = error
     assert not is_interrupt(error)
+
+
+def test_a_stranger_in_the_same_folder_is_named_and_a_plugin_is_not(tmp_path):
+    """Other projects on the index install a package `tracekit`, too."""
+    for name, record in {
+        "tracekit-0.3.1": "tracekit/__init__.py,sha256=x,12\n",
+        "tracekit_ai-1.0": "tracekit_ai-1.0.dist-info/WHEEL,,\ntracekit/__init__.py,sha256=x,1\n",
+        "tracekit_acme-2.0": "tracekit_acme/__init__.py,sha256=x,12\n",
+        "torch_tracekit-0.1.0": "tracekit/__init__.py,sha256=x,12\n",
+        "tracekit_broken-1.0": None,
+    }.items():
+        folder = tmp_path / f"{name}.dist-info"
+        folder.mkdir()
+        if record:
+            (folder / "RECORD").write_text(record)
+    assert foreign_packages(tmp_path) == ["tracekit 0.3.1", "tracekit-ai 1.0"]

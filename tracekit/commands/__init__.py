@@ -6,6 +6,7 @@ import io
 import os
 import re
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import click
 
 from tracekit.errors import TracekitError, is_interrupt
 from tracekit.text import ended, printable, shown
-from tracekit.version import __version__
+from tracekit.version import DISTRIBUTION, __version__
 
 _FAILED, _INTERRUPTED = 2, 130
 # The longest description of a command in the list of all commands.
@@ -121,7 +122,7 @@ def _may_be_trace(word: str) -> bool:
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, "-V", "--version")
+@click.version_option(__version__, "-V", "--version", prog_name="tracekit")
 def cli() -> None:
     """Turn PyTorch profiler traces into a verdict and a database to query.
 
@@ -141,6 +142,12 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # Characters that the terminal's encoding lacks are shown as question marks.
             stream.reconfigure(errors="replace")
+    for other in foreign_packages(Path(__file__).parents[2]):
+        _complain(
+            f"{other} is another project, which installs its own `tracekit` here, over this one: "
+            f"pip uninstall {other.partition(' ')[0]} {DISTRIBUTION}, then pip install "
+            f"{DISTRIBUTION}"
+        )
     try:
         status = cli.main(standalone_mode=False) or 0
         sys.stdout.flush()
@@ -166,6 +173,17 @@ def main() -> None:
             raise
         status = _INTERRUPTED
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def foreign_packages(folder: Path) -> list[str]:
+    """The names and versions of other distributions that have put files into the package
+    `tracekit` in this folder of packages."""
+    found = []
+    for each in sorted(folder.glob("tracekit*.dist-info")):
+        with suppress(OSError, ValueError):
+            if "\ntracekit/__init__.py," in "\n" + (each / "RECORD").read_text("utf-8"):
+                found.append(each.stem.replace("-", " ").replace("_", "-"))
+    return found
 
 
 def _occupy_closed_streams() -> None:
