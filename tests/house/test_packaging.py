@@ -1,5 +1,6 @@
 """What is published: the name in texts, the source distribution, the wheel and conda's recipe."""
 
+import json
 import os
 import re
 import shutil
@@ -101,6 +102,18 @@ def test_a_wheel_of_the_systems_compiler_says_so_and_one_of_ziglang_runs_anywher
             cwd=ROOT, env=os.environ | {"CC": " ".join(program)}, capture_output=True, text=True,
         )  # fmt: skip
         assert done.stdout.strip() == str(program)
+
+
+def test_the_registry_of_agents_servers_is_told_what_is_published():
+    """https://github.com/modelcontextprotocol/registry: the README has to name the server."""
+    server = json.loads((ROOT / "server.json").read_text())
+    (package,) = server["packages"]
+    assert server["version"] == package["version"] == tracekit.__version__
+    assert server["repository"]["url"] == PROJECT["urls"]["Source"]
+    assert package["identifier"] == DISTRIBUTION
+    assert f"<!-- mcp-name: {server['name']} -->" in (ROOT / "README.md").read_text()
+    assert len(server["description"]) <= 100
+    assert [each["value"] for each in package["packageArguments"][:1]] == ["mcp"]
 
 
 # Names of the index, as conda-forge has them.
