@@ -59,11 +59,12 @@ bench: $(if $(SIZE),build/bench/installed,.venv/installed)
 diagnosis: .venv/installed build/diagnosis/installed
 	@$(BIN)/python -m tests.bench.diagnosis $(if $(NAME),--failures $(NAME))
 
-# Each peer has its own folder: two of them have modules with the same name.
-PEERS := gpu-idle traceinsight
+# Each peer has its own folder: HolisticTraceAnalysis and traceinsight, which is in .venv, have modules
+# with the same names.
+PEERS := gpu-idle HolisticTraceAnalysis==0.5.0
 build/diagnosis/installed: constraints.txt | .venv/installed
 	@rm -rf $(@D)
-	@for each in $(PEERS); do $(BIN)/$(PIP) --no-deps --target $(@D)/$$each $$each || exit; done
+	@for each in $(PEERS); do $(BIN)/$(PIP) --no-deps --target $(@D)/$${each%==*} $$each || exit; done
 	@touch $@
 
 build/bench/installed: pyproject.toml constraints.txt $(NATIVE)

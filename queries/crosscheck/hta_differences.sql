@@ -38,7 +38,7 @@ rules AS (
             'shrinks GPU ops to whole microseconds'),
         ('last_step', ['temporal', 'kernels', 'overlap', 'idle', 'launches', 'queue'],
             count(*) FILTER (copies IS NULL),
-            'leaves out GPU ops that were not launched before the last profiler step'),
+            'leaves out GPU ops not launched before the last profiler step, or on MTIA in the steps'),
         ('no_stream', ['temporal', 'kernels', 'overlap', 'idle', 'launches', 'queue'],
             count(*) FILTER (hta_stream = -1), 'leaves out GPU ops whose arguments name no stream'),
         ('devices', ['temporal', 'kernels', 'overlap', 'idle', 'launches', 'queue'],
@@ -47,10 +47,10 @@ rules AS (
         ('communication', ['temporal', 'kernels', 'overlap'],
             count(*) FILTER (kind = 'kernel'
                 AND (activity = 'communication') <> (hta_type = 'COMMUNICATION')),
-            'takes only ^nccl.*Kernel for communication, and other collectives for compute'),
+            'takes only ^nccl, ^hip, ^hccl and ncclKernel for communication, other collectives for compute'),
         ('types', ['temporal', 'kernels', 'overlap'],
             count(*) FILTER ((kind = 'kernel') <> (hta_type IN ('COMPUTATION', 'COMMUNICATION'))),
-            'tells copies from kernels by their names'),
+            'tells kernels from copies and waits by their names'),
         ('copies', ['idle', 'launches', 'queue'], count(*) FILTER (copies > 1),
             'counts a GPU op once for each host event with its correlation'),
         ('pairs', ['launches', 'queue'], count(*) FILTER (is_paired),
@@ -72,7 +72,7 @@ rules AS (
         ('launch_names', ['launches'], count(*) FILTER (NOT is_hta_launch(launch_name)),
             'leaves out launches by other names than its five'),
         ('queue_names', ['queue'], count(*) FILTER (NOT is_hta_queue_launch(launch_name)),
-            'leaves out launches by other names than its eleven')
+            'leaves out launches by other names than its twelve')
     ]) AS rule
     FROM op GROUP BY trace_id
     UNION ALL
@@ -80,9 +80,10 @@ rules AS (
         ('host_events', ['temporal', 'kernels', 'overlap'],
             count(*) FILTER (kind <> 'device_sync' AND stream <> -1),
             'counts host events that name a stream as GPU work'),
-        ('sync', ['temporal', 'kernels', 'overlap'], count(*) FILTER (kind = 'device_sync' AND stream <> -1),
+        ('sync', ['temporal'], count(*) FILTER (kind = 'device_sync' AND stream <> -1),
             'counts the device''s waits as GPU work'),
-        ('mtia_sync', ['idle', 'launches', 'queue'], count(*) FILTER (category = 'mtia_ccp_events'),
+        ('mtia_sync', ['kernels', 'overlap', 'idle', 'launches', 'queue'],
+            count(*) FILTER (category = 'mtia_ccp_events'),
             'counts the waits and records of MTIA''s command processor as GPU ops'),
         ('launched_sync', ['launches', 'queue'],
             sum_where(launched, kind = 'device_sync'),

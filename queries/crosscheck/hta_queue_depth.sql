@@ -4,7 +4,7 @@
 -- column queue_length (count): launches minus starts so far, including all at this instant
 -- HTA calls this get_queue_length_time_series: a row for each change. HTA's sort decides the order of changes
 -- at one instant, so that only the length after all of them is certain; mean, deviation and quartiles of the
--- rows (get_queue_length_summary) are not. It knows launches by eleven names.
+-- rows (get_queue_length_summary) are not. It knows launches by twelve names.
 WITH held AS (FROM hta_events),
 launch AS (
     SELECT trace_id, correlation, start_ns FROM held

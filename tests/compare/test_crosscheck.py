@@ -3,6 +3,8 @@
 import csv
 import json
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +21,7 @@ from tracekit.errors import TracekitError
 pytestmark = pytest.mark.xdist_group("crosscheck")
 needs_hta = pytest.mark.skipif(
     find_spec("hta") is None,
-    reason="HolisticTraceAnalysis is not installed: pip install 'tracekit[hta]'",
+    reason="traceinsight is not installed: pip install 'torch-tracekit[hta]'",
 )
 # Traces that HTA reads fast, one of them without GPU work, which HTA fails on. QUIRKS has the other
 # rules in traces of a few events.
@@ -86,6 +88,13 @@ def test_hta_drops_flow_arrows_that_tracekit_keeps(tmp_path):
 
 
 LAUNCHED = [traces.launch(10, 4, 1), traces.gpu_op(20, 10, 1)]
+# A slash stands for the end of a line.
+NAMES = (
+    "ncclDevKernel, ncclx, void ncclKernel, hipMemcpyHtoD, hip_kernel, hccl, Memcpy HtoD, Memset, "
+    "dma_request, a dma, aMemset, aMemcpy, aSync, Stream Wait Event, a Stream Wait Event, "
+    "cudaGraphLaunchKernel, a cudaLaunchKernel, runFunction, a runFunction, job_exe_1, a job_exe, "
+    "packet_2, pe_exe, cpum_exe_subgraph, collective_subgraph_execution, void/ncclKernel, void/dma"
+)
 # Events that trigger one rule each; they come before a launch and its kernel.
 QUIRKS = {
     "a stream that is not a number": [
@@ -93,6 +102,21 @@ QUIRKS = {
     ],
     "a stream that is a number in quotes": [
         traces.slice_event("cpu_op", "triton", 5, 90, args={"stream": "7"})
+    ],
+    "a stream that is a number with an exponent": [
+        traces.slice_event("cpu_op", "triton", 5, 90, args={"stream": "1e3"})
+    ],
+    "kernels with names of every type": [
+        traces.gpu_op(100 * at, at, name=name)
+        for at, name in enumerate(NAMES.replace("/", "\n").split(", "), start=1)
+    ],
+    "a launch that only the queue counts": [
+        traces.launch(3, 2, 2, "cuLaunchKernelEx"),
+        traces.gpu_op(40, 50, 2),
+    ],
+    "ranges whose names end like steps": [
+        traces.slice_event("user_annotation", "my ProfilerStep#1", 0, 50),
+        traces.slice_event("user_annotation", "my ProfilerStep#2", 5, 50),
     ],
     "two launches of one kernel": [
         traces.slice_event("cuda_driver", "cuLaunchKernel", 11, 2, args={"correlation": 1})
@@ -141,11 +165,58 @@ QUIRKS = {
 @needs_hta
 @pytest.mark.parametrize("events", QUIRKS.values(), ids=list(QUIRKS))
 def test_each_rule_on_its_own_gives_htas_numbers(events, tmp_path):
-    path = traces.write(tmp_path / "t.json", [*events, *LAUNCHED])
+    agrees(traces.write(tmp_path / "t.json", [*events, *LAUNCHED]))
+
+
+def agrees(path: Path) -> None:
     with tracekit.load(path, verdicts=False) as database:
         report = crosscheck(path, database)
     assert report.failures.keys() <= {"queue"}
     assert report.agrees, [each for each in report.figures if not each.agrees]
+
+
+@needs_hta
+def test_steps_drop_nothing_from_a_trace_without_host_events(tmp_path):
+    steps = [
+        traces.gpu_op(50 * at, 50, at, category="gpu_user_annotation", name=f"ProfilerStep#{at}")
+        for at in (1, 2)
+    ]
+    agrees(traces.write(tmp_path / "t.json", [*steps, traces.gpu_op(170, 5, 3)]))
+
+
+def on_mtia(start_us: float, correlation: int, launch: str) -> list[dict[str, Any]]:
+    """A call and its kernel, 5 us later."""
+    args = {"correlation": correlation}
+    call = traces.slice_event("mtia_runtime", launch, start_us, 2, args=args)
+    work = {"category": "mtia_ccp_events", "name": "pe_work"}
+    return [call, traces.gpu_op(start_us + 5, 3, correlation, **work)]
+
+
+@needs_hta
+@pytest.mark.parametrize(
+    ("launch", "metadata"),
+    [
+        ("runFunction - job_prep_and_submit_for_execution", {}),
+        ("cudaLaunchKernel", {"distributedInfo": {"backend": "cpu:gloo,mtia:hccl"}}),
+    ],
+    ids=["its calls", "its backend"],
+)
+def test_traces_of_an_mtia_are_told_by(launch, metadata, tmp_path):
+    def copy(start_us: float, dur_us: float, stream: int = -1) -> dict[str, Any]:
+        args = {"stream": stream, "correlation": -1}
+        return traces.slice_event("mtia_ccp_events", "dma", start_us, dur_us, tid=12, args=args)
+
+    agrees(traces.write(tmp_path / "t.json", [
+        traces.step(1, 20, 30),
+        traces.step(2, 50, 50),
+        *(event for at in (10, 30, 60, 98, 1000) for event in on_mtia(at, at, launch)),
+        traces.slice_event("cpu_op", "aten::mm", 40, 70),
+        traces.slice_event("cpu_op", "triton", 45, 4, args={"stream": 3, "correlation": 30}),
+        copy(15, 3),
+        copy(50, 90),
+        copy(70, 3, stream=4),
+        traces.slice_event("cpu_op", "Memset", 75, 3, tid=13),
+    ], **metadata))  # fmt: skip
 
 
 # -- TraceLens -------------------------------------------------------------------------------------
@@ -195,8 +266,16 @@ def test_the_command_prints_both_numbers_and_why_they_differ(tmp_path):
 
 
 @needs_hta
-def test_a_trace_that_hta_fails_on_is_reported(tmp_path):
-    path = traces.write(tmp_path / "t.json", [traces.operator("aten::mm", 0, 50)])
+@pytest.mark.parametrize(
+    "event",
+    [
+        traces.operator("aten::mm", 0, 50),
+        {"ph": "C", "name": "memory", "pid": 1, "ts": 0, "args": {"bytes": 1}},
+    ],
+    ids=["without GPU work", "without slices"],
+)
+def test_a_trace_that_hta_fails_on_is_reported(event, tmp_path):
+    path = traces.write(tmp_path / "t.json", [event])
     done = invoke("crosscheck", path)
     assert done.exit_code == 0
     assert "HTA fails: " in done.stdout
@@ -220,10 +299,14 @@ def test_the_exit_status_is_1_when_hta_differs_from_its_rules(run, tmp_path):
     (tmp_path / "hta").mkdir()
     (tmp_path / "hta" / "__init__.py").touch()
     (tmp_path / "hta" / "trace_analysis.py").write_text(FAKE)
+    (tmp_path / "traceinsight-9.dist-info").mkdir()
+    metadata = "Metadata-Version: 2.4\nName: traceinsight\nVersion: 9\n"
+    (tmp_path / "traceinsight-9.dist-info" / "METADATA").write_text(metadata)
     traces.write(tmp_path / "t.json", LAUNCHED)
     done = run("crosscheck", "t.json", PYTHONPATH=str(tmp_path))
     assert done.returncode == 1, done.stderr
     assert "DIFFERS" in done.stdout
+    assert done.stdout.startswith("HTA 9 beside tracekit")
     assert "noise" not in done.stdout + done.stderr
     assert "AttributeError" in done.stdout
 
@@ -233,7 +316,7 @@ def test_without_hta_the_error_names_the_extra_to_install(run, tmp_path):
     traces.write(tmp_path / "t.json", LAUNCHED)
     done = run("crosscheck", "t.json", PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
-    assert "pip install 'tracekit[hta]'" in done.stderr
+    assert "pip install 'torch-tracekit[hta]'" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

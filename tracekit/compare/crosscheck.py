@@ -59,7 +59,7 @@ class Report(Record, frozen=True):
     path: str
     """The trace's path."""
     hta_version: str
-    """The version of HolisticTraceAnalysis."""
+    """The version of traceinsight."""
     figures: list[CheckedFigure]
     """The figures."""
     failures: dict[str, str]

@@ -9,12 +9,11 @@ import logging
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, install
 
 TEMPORAL = ("idle", "compute", "non_compute", "kernel")
 Idle = dict[tuple[int, str], int]  # ns, by stream and category
@@ -23,7 +22,7 @@ Queue = dict[tuple[int, int], tuple[int, int]]  # changes and length, by stream 
 
 
 def require(path: str | Path) -> None:
-    """Checks that HTA is installed and that it reads files such as `path`.
+    """Checks that HTA 0.6 or newer is installed, and that it reads files such as `path`.
 
     Raises:
         TracekitError: when HTA is not installed, or `path` is not a .json or .json.gz file.
@@ -38,10 +37,11 @@ def require(path: str | Path) -> None:
         raise TracekitError(f"{path}: HTA reads only .json and .json.gz files")
     with _silence():
         try:
+            version()
             importlib.import_module("hta.trace_analysis")
         except ImportError as error:
             raise TracekitError(
-                "crosscheck needs HolisticTraceAnalysis: pip install 'tracekit[hta]'"
+                f"crosscheck needs HolisticTraceAnalysis (traceinsight): {install('hta')}"
             ) from error
 
 
@@ -60,11 +60,12 @@ def analysis_of(*paths: str | Path) -> Any:
 
 
 def version() -> str:
-    """The version of the installed HTA."""
-    try:
-        return version_of("HolisticTraceAnalysis")
-    except PackageNotFoundError:
-        return "of unknown version"
+    """The version of the installed HTA, whose package is named traceinsight since 0.6.
+
+    Raises:
+        PackageNotFoundError: when only an older one is installed, which has other rules, or none.
+    """
+    return version_of("traceinsight")
 
 
 def run(ask: Callable[[Any], Any], hta: Any) -> tuple[Any, str | None]:

@@ -1,8 +1,8 @@
 """The tools to ask, each a function from a trace file to an Answer.
 
 A tool's words are mapped to a regime, a cause or a change only if they mean that; anything else
-counts as unanswered. `make diagnosis` installs each peer into its own folder: two of them have
-modules with the same name.
+counts as unanswered. `make diagnosis` installs HolisticTraceAnalysis 0.5.0 and gpu-idle into their
+own folders: modules of the former have the same names as traceinsight's, which is in .venv.
 """
 
 from __future__ import annotations
