@@ -23,14 +23,16 @@ from msgspec import Struct
 from tracekit.errors import TracekitError
 
 if sys.version_info >= (3, 14):
-    from compression import zstd
+    from compression import zstd as zstd
 else:
-    from backports import zstd
+    from backports import zstd as zstd
 
 _GZIP_WINDOW = 31  # zlib's code for the largest window and a gzip header
 # zstd's own default limit. Files from `zstd --ultra --long=28` and above need a larger window.
 _ZSTD_WINDOW_BYTES = 128 << 20
-_ZSTD_OPTIONS = {zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_BYTES.bit_length() - 1}
+_ZSTD_OPTIONS: dict[int, int] = {
+    zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_BYTES.bit_length() - 1
+}
 # Decompress the last bytes last, so that a wrong checksum does not lose the text before it.
 _TRAILER_BYTES = 8
 # Stop after this much compressed data without any text: empty members, endless headers.
