@@ -65,7 +65,7 @@ def doors(path: Path, database: tracekit.Database, folder: Path) -> Iterator[tup
     file = Path(database.name)
     served = Folders([file.parent])
     tools = Tools(served, Opened(1, Resources(), served), characters=10**7, timeout_s=600)
-    answer = tools.verdict(file.name, rows=10**6)["answer"]
+    answer = tools.analyze(file.name, rows=10**6)["answer"]
     yield (
         "an agent",
         {

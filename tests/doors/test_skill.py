@@ -12,7 +12,7 @@ import pytest
 from tests.doors.test_commands import parsed
 from tests.house.test_readme import ROOT
 
-SKILL = files("tracekit.agents").joinpath("SKILL.md").read_text(encoding="utf-8")
+SKILL = files("tracekit.skills").joinpath("tracekit/SKILL.md").read_text(encoding="utf-8")
 LINES = [line for block in re.findall(r"^```sh\n(.*?)^```", SKILL, re.DOTALL | re.MULTILINE)
          for line in block.splitlines()]  # fmt: skip
 

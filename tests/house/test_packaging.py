@@ -17,6 +17,8 @@ import tracekit
 from tracekit.version import DISTRIBUTION
 
 ROOT = Path(__file__).parents[2]
+# The folders of which the package consists.
+FOLDERS = ("queries", "skills", "tracekit", "workloads")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -80,12 +82,13 @@ def test_both_distributions_hold_the_licences_the_skill_and_all_sql(built):
     wanted = {
         path.relative_to(ROOT).as_posix()
         for path in tracked()
-        if path.relative_to(ROOT).parts[0] in ("queries", "tracekit", "workloads")
-        and path.suffix in (".sql", ".csv", ".py", ".toml", ".cu", ".cpp")
-    } | {"tracekit/agents/SKILL.md"}
-    assert len(wanted) > 300
+        if path.relative_to(ROOT).parts[0] in FOLDERS
+        and path.suffix in (".sql", ".csv", ".py", ".toml", ".cu", ".cpp", ".md")
+        and path.name != "README.md"
+    }
+    assert len(wanted) > 300 and "skills/tracekit/SKILL.md" in wanted
     assert wanted | {"LICENSE", "NOTICE", "setup.py", "packaging/tracekit_build.py"} <= in_source
-    assert {re.sub(r"^(queries|workloads)/", r"tracekit/\1/", each) for each in wanted} <= in_wheel
+    assert {re.sub(r"^(queries|skills|workloads)/", r"tracekit/\1/", each) for each in wanted} <= in_wheel
     assert {f"{version}.dist-info/licenses/{each}" for each in ("LICENSE", "NOTICE")} <= in_wheel
     assert "tracekit/native/libtracekit.so" in in_wheel
     assert not [each for each in in_source | in_wheel if each.startswith(("tests/", "build/"))]

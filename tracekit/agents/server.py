@@ -22,7 +22,7 @@ from tracekit.errors import TracekitError
 from tracekit.version import __version__
 
 _INSTRUCTIONS = """\
-tracekit tells why a PyTorch program is slow, from traces of torch.profiler. Begin with `verdict` \
+tracekit tells why a PyTorch program is slow, from traces of torch.profiler. Begin with `analyze` \
 (what bounds the run, and why) and `advise` (what to change, where, and what it saves). `query` \
 asks named questions, `sql` runs your own SELECT, `whatif` predicts a change, `diff` compares \
 two runs. Times are nanoseconds (_ns), sizes bytes. Each answer names the command that gives it in \
@@ -39,7 +39,7 @@ _READ_ONLY = ToolAnnotations(
 # The methods of Tools to offer, with the titles that clients show.
 _TITLES = {
     "load": "Load traces",
-    "verdict": "What bounds the run, and why",
+    "analyze": "What bounds the run, and why",
     "advise": "What to change",
     "whatif": "Predict a change",
     "query": "Ask a named question",

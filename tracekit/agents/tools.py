@@ -86,7 +86,7 @@ class Tools:
         """
         return self.query("overview", path, rows=MOST_ROWS)
 
-    def verdict(
+    def analyze(
         self,
         path: _Path,
         trace_id: _TraceId = None,

@@ -218,7 +218,7 @@ def install(folder: str, force: bool) -> Steps:
 
     path = Path(folder) / "tracekit" / "SKILL.md"
     require_unlinked(path, "" if folder == _SKILLS else folder)
-    text = files("tracekit.agents").joinpath("SKILL.md").read_text(encoding="utf-8")
+    text = files("tracekit.skills").joinpath("tracekit/SKILL.md").read_text(encoding="utf-8")
     if not force:
         _require_same(path, text)
     with writing_to(path):
