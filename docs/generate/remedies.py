@@ -11,6 +11,7 @@ def _page(remedy: Remedy) -> str:
         ("lessens", ", ".join(map(code, remedy.causes))),
         ("effort", prose(remedy.effort)),
         ("needs", prose(remedy.needs)),
+        ("since", prose(remedy.since)),
     ]
     sections = [
         f"## {title}\n\n{fence(text, 'python') if is_code else prose(text)}"

@@ -1,4 +1,5 @@
 -- question: Which GPU ops of different ranks belong to one collective, or to a send and its receive?
+-- since: 0.1
 -- of: several traces
 -- column call (id): the collective: its number among all
 -- columns trace_id, rank, event_id, type

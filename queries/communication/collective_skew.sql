@@ -1,4 +1,5 @@
 -- question: Which ranks were late for a collective, and for how long did the others wait?
+-- since: 0.1
 -- of: several traces
 -- params top
 -- columns group_key, matched_by, step

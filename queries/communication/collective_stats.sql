@@ -1,4 +1,5 @@
 -- question: Which collectives ran, how large were they, and what bandwidth did they reach?
+-- since: 0.1
 -- columns device_id, rank, type, group_name, group_size, dtype, message_bytes
 -- column algorithm (text): RING, TREE, NVLS ... by the kernel's name
 -- column protocol (text): LL, LL128 or SIMPLE, by the kernel's name

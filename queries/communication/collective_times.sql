@@ -1,4 +1,5 @@
 -- question: When did the collectives with most waiting run on each rank, on one clock?
+-- since: 0.1
 -- of: several traces
 -- params top
 -- columns group_key, matched_by, step

@@ -1,4 +1,5 @@
 -- question: Which collectives probably waited for other ranks, judging by one rank?
+-- since: 0.1
 -- params top
 -- columns device_id, event_id, step, type, group_name, message_bytes, start_ns, dur_ns
 -- column wire_ns (ns): the shortest call of this type, group and size, or the time of its data on the slowest

@@ -1,4 +1,5 @@
 -- question: How much of the communication overlaps compute, and how much is exposed?
+-- since: 0.1
 -- params kind
 -- columns device_id, kind, name, communication_ns
 -- column compute_ns (ns): time in which any other kernel ran

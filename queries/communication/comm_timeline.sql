@@ -1,4 +1,5 @@
 -- question: When do collectives run, and how much of them does no compute cover, over time?
+-- since: 0.1
 -- param bins (integer, default 1000): the number of equal bins that the GPU-active span is cut into
 -- columns device_id
 -- column step (text): the profiler step of the host in which the bin's middle lies; NULL: in none

@@ -1,4 +1,5 @@
 -- question: What bandwidth do the links carry, by type and size of collective and by group, without waiting?
+-- since: 0.1
 -- of: several traces
 -- columns type, message_bytes, group_size, group_key
 -- column ranks (list): the group's ranks in this database

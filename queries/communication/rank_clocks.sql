@@ -1,4 +1,5 @@
 -- question: How far do the clocks of the ranks differ, by the ends of their collectives?
+-- since: 0.1
 -- of: several traces
 -- column trace_id (id): the trace; traces that share no collective with others are left out
 -- columns rank

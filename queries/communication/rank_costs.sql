@@ -1,4 +1,5 @@
 -- question: What does each rank's step consist of, and how much later than the others does it come?
+-- since: 0.1
 -- of: several traces
 -- columns trace_id, rank, steps
 -- column span_ns (ns): length of the median step; without steps, of the GPU-active span

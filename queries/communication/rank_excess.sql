@@ -1,4 +1,5 @@
 -- question: What does each rank spend more time on than the others of its job?
+-- since: 0.1
 -- columns rank
 -- column part (text): compute, memcpy, or a cause of idle time: python, input ...; device, unlinked and
 --     after_last_op as in partition. Communication is left out: it contains waiting for others

@@ -1,4 +1,5 @@
 -- question: Which rank waits for which, and for how long?
+-- since: 0.1
 -- of: several traces
 -- param top (integer, default 20): the number of awaited ranks: those for which the others wait longest
 -- columns awaited_rank

@@ -1,4 +1,5 @@
 -- question: Which rank delays the others, step by step?
+-- since: 0.1
 -- of: several traces
 -- params top
 -- columns step, rank, trace_id

@@ -1,4 +1,5 @@
 -- question: Which of HTA's rules make its numbers differ from tracekit's on this trace?
+-- since: 0.1
 -- columns code
 -- column analyses (list of text): HTA's analyses that the rule touches
 -- columns count, message

@@ -1,4 +1,5 @@
 -- question: What is HTA's idle time breakdown: which gaps of each stream waited for the host?
+-- since: 0.1
 -- param consecutive_kernel_delay_ns (integer, default thresholds().kernel_wait_ns): shorter gaps are
 --     kernel_wait
 -- columns stream

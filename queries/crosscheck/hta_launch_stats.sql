@@ -1,4 +1,5 @@
 -- question: What are HTA's launch statistics: each launch's call, its op and the delay between?
+-- since: 0.1
 -- column correlation (id): the correlation of the launch and its op
 -- column cpu_duration_ns (ns): the host's time in the call
 -- column gpu_duration_ns (ns): the op's duration

@@ -1,4 +1,5 @@
 -- question: What is HTA's communication-computation overlap?
+-- since: 0.1
 -- column comm_ns (ns): union of ops of type COMMUNICATION by their names
 -- column overlap_ns (ns): the part of it during which COMPUTATION ran too
 -- column overlap_percent (percent of comm_ns): overlap_ns over it, to two decimals; NULL: no communication

@@ -1,4 +1,5 @@
 -- question: What is HTA's queue length on each stream, over time?
+-- since: 0.1
 -- columns stream, at_ns
 -- column changes (count): launches and starts of ops at this instant
 -- column queue_length (count): launches minus starts so far, including all at this instant

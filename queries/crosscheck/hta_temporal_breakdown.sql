@@ -1,4 +1,5 @@
 -- question: What is HTA's temporal breakdown: compute, other GPU work and idle time?
+-- since: 0.1
 -- column idle_ns (ns): kernel time minus the union of everything that HTA counts as GPU work
 -- column compute_ns (ns): union of ops of type COMPUTATION by their names
 -- column non_compute_ns (ns): the rest; the three add up to kernel_ns

@@ -1,4 +1,5 @@
 -- question: What is TraceLens's GPU timeline?
+-- since: 0.1
 -- column is_recompute (boolean): ops launched while activation checkpointing ran a forward pass again
 -- column computation_ns (ns): union of kernels and fills without 'nccl' in their name
 -- column exposed_comm_ns (ns): union of kernels with 'nccl' in their name, not covered by computation

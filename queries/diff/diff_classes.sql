@@ -1,4 +1,5 @@
 -- question: Which classes of kernel took more or less GPU time in b than in a?
+-- since: 0.1
 -- of: several traces
 -- params a, b
 -- columns class, a_count, b_count, a_ns, b_ns, change_ns

@@ -1,4 +1,5 @@
 -- question: Which call paths appeared, disappeared, or changed in time, from a to b?
+-- since: 0.1
 -- of: several traces
 -- params a, b
 -- columns node, parent, depth, name

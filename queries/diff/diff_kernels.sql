@@ -1,4 +1,5 @@
 -- question: Which kernels were added, removed, or changed in count or time, from a to b?
+-- since: 0.1
 -- of: several traces
 -- params a, b, top
 -- column kernel (text): matrix products, convolutions and attention by operator and shapes if both traces

@@ -1,4 +1,5 @@
 -- question: Which call sites hold more or less memory, from a to b?
+-- since: 0.1
 -- of: several traces
 -- params a, b, top, moment
 -- columns place

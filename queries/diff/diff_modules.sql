@@ -1,4 +1,5 @@
 -- question: Which modules (nn.Module) cost more or less in b than in a?
+-- since: 0.1
 -- of: several traces
 -- params a, b, top
 -- columns module

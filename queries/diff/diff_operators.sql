@@ -1,4 +1,5 @@
 -- question: Which operators were added, removed, or changed in count or cost, from a to b?
+-- since: 0.1
 -- of: several traces
 -- params a, b, top
 -- columns operator, change

@@ -1,4 +1,5 @@
 -- question: Which parts of the program, matched by their position, cost more or less in b than in a?
+-- since: 0.1
 -- of: several traces
 -- params a, b, top
 -- column part (text): modules by class and place among those of their parent, then the operator in them. A

@@ -1,4 +1,5 @@
 -- question: How do the figures of b differ from those of a?
+-- since: 0.1
 -- of: several traces
 -- params a, b
 -- column metric (text): the figure: a column of run_metrics, with its unit at the end; without those of

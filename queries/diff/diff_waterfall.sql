@@ -1,4 +1,5 @@
 -- question: Which parts of the device's time explain the difference between a's step time and b's?
+-- since: 0.1
 -- of: several traces
 -- params a, b
 -- column bar (count): place of the bar: a's whole window, then its parts, work first, then b's whole window

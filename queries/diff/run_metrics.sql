@@ -1,4 +1,5 @@
 -- question: Which figures of each run do gates and comparisons use?
+-- since: 0.1
 -- columns steps
 -- column span_ns (ns): length of the median step; without steps, of the GPU-active span
 -- columns busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, host_late_ns

@@ -1,4 +1,5 @@
 -- question: How many operators, launches, waits, allocations, kernels and copied bytes does a step have?
+-- since: 0.1
 -- columns figure, class, name, total
 -- column steps (count): steps; 1 if there are none
 -- columns per_step

@@ -1,4 +1,5 @@
 -- question: Where in the program does a step run what the query step_counts counts?
+-- since: 0.1
 -- columns figure, name, place, total, per_step
 -- doubts: no_operators, no_stacks, no_steps, unlinked_gpu_ops
 WITH counted AS (FROM counted_work WHERE is_asked(trace_id))

@@ -1,4 +1,5 @@
 -- question: Which kernels do CUDA graphs run, and what do they take per replay?
+-- since: 0.1
 -- params top
 -- columns device_id, launch, name, class, replays, count, total_ns
 -- column per_replay_ns (ns): total_ns over replays

@@ -1,4 +1,5 @@
 -- question: For what share of graph kernels are operator, module and line known, and from which source?
+-- since: 0.1
 -- columns device_id
 -- column what (text): operator, module or line
 -- column known_from (text): graph launch (what launched the graph, whose kernels all share it), capture by

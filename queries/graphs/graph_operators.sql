@@ -1,4 +1,5 @@
 -- question: Which captured operators and modules do the kernels of graph replays come from?
+-- since: 0.1
 -- params top
 -- columns device_id, operator
 -- column dims (text): its inputs' shapes; NULL: not recorded

@@ -1,4 +1,5 @@
 -- question: How did each replay of a CUDA graph go, and is it like the others?
+-- since: 0.1
 -- columns device_id
 -- column graph (id): replays with the same first op and number of ops are of one graph; NULL: no ops
 -- columns launch_id, start_ns, call_ns

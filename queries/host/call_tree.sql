@@ -1,4 +1,5 @@
 -- question: Which operators call which, and what does each call path cost?
+-- since: 0.1
 -- params top, operator
 -- column path (list of text): operators from the outermost (of a captured one, in the capture) to this one
 -- columns known_from

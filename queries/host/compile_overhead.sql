@@ -1,4 +1,5 @@
 -- question: What does torch.compile cost the host at run time: guards, prologues, wrappers, recompilation?
+-- since: 0.1
 -- column part (text): guards (is the compiled code still valid?), prologue (unpacking of inputs), wrapper
 --     (the compiled region and its autograd function), generated (Inductor's code that launches kernels),
 --     compilation (Dynamo, Inductor and Triton at work)

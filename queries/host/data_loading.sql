@@ -1,4 +1,5 @@
 -- question: How long did the host wait for data, and how long did the GPU wait meanwhile?
+-- since: 0.1
 -- columns step, name, count, host_ns, max_ns, gpu_idle_ns
 -- doubts: no_data_loading
 WITH fetched AS (

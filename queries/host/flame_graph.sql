@@ -1,4 +1,5 @@
 -- question: Which call paths take the host's time, and which launch the device's?
+-- since: 0.1
 -- params from_ns, to_ns
 -- columns node, parent, depth, name
 -- column kind (text): thread, python, annotation, cpu_op, runtime ...; gpu: a GPU op, below its launch;

@@ -1,4 +1,5 @@
 -- question: What did each host thread spend its time on, and how much is that per launch?
+-- since: 0.1
 -- columns pid, tid, launches, activity
 -- column host_ns (ns): time of the thread; a thread's activities add up to the trace's span exactly
 -- column share_of_span (fraction of the trace's span): host_ns over overview's span_ns

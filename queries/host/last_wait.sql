@@ -1,4 +1,5 @@
 -- question: How long does the host wait for the device once it has launched everything?
+-- since: 0.1
 -- column last_wait_ns (ns): the last call that waits for the device, after the last launch
 -- doubts: no_gpu_ops
 -- Without a recorded device, a wait that is short beside the run tells that the host is late; not where

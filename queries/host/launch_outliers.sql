@@ -1,4 +1,5 @@
 -- question: Which launches were slow, started their op late, or took longer than their op?
+-- since: 0.1
 -- params top, slow_ns, late_ns
 -- columns device_id, launch_id, launch, start_ns, call_ns
 -- column gpu_op (text): the op that it launched (for a graph, the first one)

@@ -1,4 +1,5 @@
 -- question: How many launches were there, how long from launch to start, and how deep was the queue?
+-- since: 0.1
 -- params slow_ns, late_ns
 -- columns device_id, launches, gpu_ops, delay_p50_ns, delay_p90_ns
 -- column first_delay_p50_ns (ns): start of a call's first op minus start of the call: the median over calls

@@ -1,4 +1,5 @@
 -- question: How long did work wait between its launch and its start, and how deep was the queue, over time?
+-- since: 0.1
 -- params from_ns, to_ns, bins
 -- columns device_id, start_ns, end_ns, launches, delay_p50_ns, delay_p90_ns
 -- column depth_p50 (count): launches queued on their stream when these calls begin: the median

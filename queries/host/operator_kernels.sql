@@ -1,4 +1,5 @@
 -- question: Which kernels does each operator launch, and how long do they wait to start?
+-- since: 0.1
 -- params top, operator
 -- columns cpu_op, known_from, name, class, count, gpu_ns
 -- column delay_p50_ns (ns): from the operator's start to the kernel's: the median; NULL: a replay ran it

@@ -1,4 +1,5 @@
 -- question: Which threads were in Python at the same time, and which while the GPU waited for Python?
+-- since: 0.1
 -- columns pid, tid, launches
 -- column python_ns (ns): time for which its innermost slice was a Python frame
 -- column contested_ns (ns): the part of it in which another thread of the process was in Python, too. With

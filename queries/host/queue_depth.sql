@@ -1,4 +1,5 @@
 -- question: How deep was each stream's launch queue, over time?
+-- since: 0.1
 -- columns device_id, stream, start_ns, end_ns
 -- column depth (count): launches whose work the device has not begun; a graph is one
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch

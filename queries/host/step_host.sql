@@ -1,4 +1,5 @@
 -- question: How long did the host take for each step, and for how much of that did it wait for the device?
+-- since: 0.1
 -- column step (text): the profiler step
 -- columns start_ns, host_ns
 -- column waiting_ns (ns): the part of it in synchronizations and blocking copies

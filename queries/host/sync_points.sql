@@ -1,4 +1,5 @@
 -- question: Where does the host wait for the device, and what does each call site cost?
+-- since: 0.1
 -- params top
 -- columns call, cpu_op, python_line, count, host_ns, max_ns
 -- column covered_ns (ns): the part of host_ns in which some device was busy: the host waited for it

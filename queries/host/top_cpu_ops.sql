@@ -1,4 +1,5 @@
 -- question: Which operators take the most host time, alone and with the operators that they call?
+-- since: 0.1
 -- params top
 -- columns name, count, self_ns, total_ns
 -- column self_per_call_ns (ns): self_ns over count

@@ -1,4 +1,5 @@
 -- question: While the GPU waited for the host, what was the launching thread doing?
+-- since: 0.1
 -- params kind
 -- columns device_id, kind, name, start_ns, end_ns, cause
 -- column idle_ns (ns): GPU idle time; a window's causes add up exactly to its host_late_ns

@@ -1,4 +1,5 @@
 -- question: Which host slices keep the GPU waiting, over all gaps?
+-- since: 0.1
 -- params top
 -- columns cause, culprit, gaps
 -- column idle_ns (ns): GPU idle time during it, over all devices

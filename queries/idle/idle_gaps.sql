@@ -1,4 +1,5 @@
 -- question: Which gaps on the GPU are the longest, what ended each, and what was the host doing?
+-- since: 0.1
 -- params top
 -- columns device_id, start_ns
 -- column gap_ns (ns): its length

@@ -1,4 +1,5 @@
 -- question: Which part of a GPU's window is work, and what causes each idle part?
+-- since: 0.1
 -- params kind
 -- columns device_id, kind, name
 -- column bar (count): position of the bar, from 1: work first, then idle causes, the longest first

@@ -1,4 +1,5 @@
 -- question: What was recorded on any thread while the GPU waited and the launching thread recorded no call?
+-- since: 0.1
 -- columns device_id
 -- column name (text): the innermost slice of a thread, or the innermost range around the wait, but no step
 -- column activity (text): what that is: allocation, sync, python ...

@@ -1,4 +1,5 @@
 -- question: Which copies run between host and device, in pageable or pinned memory, and what issues them?
+-- since: 0.1
 -- params top
 -- columns device_id, copy_kind
 -- column host_memory (text): pageable, pinned or managed; NULL: unknown (AMD writes Host), or not the host's

@@ -1,4 +1,5 @@
 -- question: At what bandwidth did copies run, over time?
+-- since: 0.1
 -- columns device_id, copy_kind
 -- column at_ns (ns): the start; it lasts until the next row of its kind
 -- column copies (count): copies of that kind in progress; 0: none

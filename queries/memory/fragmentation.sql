@@ -1,4 +1,5 @@
 -- question: How much of the reserved memory is free in pieces, by device and pool, in a memory snapshot?
+-- since: 0.1
 -- columns device_id, pool
 -- column kind (text): small (segments for allocations of at most 1 MB) or large
 -- columns stream

@@ -1,4 +1,5 @@
 -- question: Which adjacent operators pass intermediates through memory, and what would fusing them save?
+-- since: 0.1
 -- params top
 -- columns device_id
 -- column first (text): the operator that writes the intermediate

@@ -1,4 +1,5 @@
 -- question: Which single allocations take most memory, at its peak or at the end?
+-- since: 0.1
 -- params top, moment
 -- columns device_type, device_id, place, cpu_op, address
 -- column allocated_bytes (bytes): its size

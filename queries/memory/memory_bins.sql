@@ -1,4 +1,5 @@
 -- question: Between which bounds were allocated and reserved memory, over time?
+-- since: 0.1
 -- param bins (integer, default 1000): the number of equal bins for the time with recorded allocations
 -- columns device_type, device_id
 -- column step (text): the profiler step of the host in which the bin's middle lies; NULL: in none

@@ -1,4 +1,5 @@
 -- question: Which call paths hold the memory, at its peak or at the end?
+-- since: 0.1
 -- params moment
 -- columns node, parent, depth, name
 -- column kind (text): device or frame

@@ -1,4 +1,5 @@
 -- question: When was allocated memory at its peak, and which operators had allocated the live memory?
+-- since: 0.1
 -- param top (integer, default 20): the number of operators per device
 -- columns device_type, device_id
 -- column peak_at_ns (ns): when the most memory was allocated, for the first time

@@ -1,4 +1,5 @@
 -- question: Which segments have most free memory between their blocks, in a memory snapshot?
+-- since: 0.1
 -- params top
 -- columns device_id, address, stream
 -- column kind (text): small (for allocations of at most 1 MB) or large

@@ -1,4 +1,5 @@
 -- question: Which call sites hold the memory, at its peak or at the end?
+-- since: 0.1
 -- params top, moment
 -- columns device_type, device_id, place, cpu_op, allocations, live_bytes
 -- column share_of_live (fraction of all live bytes of the device): live_bytes over all live bytes

@@ -1,4 +1,5 @@
 -- question: How much memory was allocated and reserved, over time?
+-- since: 0.1
 -- columns device_type, device_id, at_ns
 -- column change_bytes (bytes): bytes allocated; negative: freed
 -- column allocated_bytes (bytes): allocated by tensors after it, as the allocator counts

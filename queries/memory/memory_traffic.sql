@@ -1,4 +1,5 @@
 -- question: How many bytes were copied, in which direction, and how fast?
+-- since: 0.1
 -- columns device_id, copy_kind, count, bytes, total_ns, bytes_per_s
 -- doubts: no_copies
 SELECT trace_id, device_id, copy_kind, count(*) AS count, sum(bytes)::BIGINT AS bytes,

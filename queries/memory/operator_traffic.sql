@@ -1,4 +1,5 @@
 -- question: How many bytes does each operator move by its shapes, and how fast?
+-- since: 0.1
 -- params top
 -- columns device_id, operator, known_from
 -- column kind (text): mm, convolution, attention, normalization, elementwise, reduction, copy ...

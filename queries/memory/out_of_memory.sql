@@ -1,4 +1,5 @@
 -- question: Where did the program run out of memory, in a memory snapshot?
+-- since: 0.1
 -- columns device_id, at_ns
 -- column requested_bytes (bytes): the bytes that could not be allocated
 -- column device_free_bytes (bytes): the bytes that the driver had left; NULL: unknown

@@ -1,4 +1,5 @@
 -- question: Which matrix products would tuning make faster: much generated work, or a library's slow choice?
+-- since: 0.1
 -- title: Tune the matrix product
 -- causes: math, memory-bandwidth, math-or-memory
 -- when: class = 'gemm'

@@ -1,4 +1,5 @@
 -- question: Which tiny copies or fills follow each other at one call site, so that one could do for all?
+-- since: 0.1
 -- title: Batch small copies and fills into one
 -- causes: launch, dispatch, python, copy, latency
 -- when: kind IN ('memcpy', 'memset')

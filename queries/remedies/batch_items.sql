@@ -1,4 +1,5 @@
 -- question: Where does a step or function call one module again and again on inputs too small for the device?
+-- since: 0.1
 -- title: Process the items of the loop in one batch
 -- causes: dispatch, python, launch, latency
 -- when: has(traits, 'module') AND event_count >= thresholds().fewest_batched

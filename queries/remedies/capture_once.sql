@@ -1,4 +1,5 @@
 -- question: Which captures of CUDA graphs recur, so that replays could take their place?
+-- since: 0.1
 -- title: Capture each graph once, before measuring
 -- causes: compilation, launch
 -- when: call = 'begin_capture'

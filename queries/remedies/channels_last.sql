@@ -1,4 +1,5 @@
 -- question: Which kernels only change the layout of images for a convolution, and back?
+-- since: 0.1
 -- title: Keep images in channels_last
 -- causes: memory-bandwidth
 -- when: has(traits, 'layout_change')

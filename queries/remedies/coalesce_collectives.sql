@@ -1,4 +1,5 @@
 -- question: Which small collectives of one kind follow each other, so that one could do for all?
+-- since: 0.1
 -- title: Coalesce small collectives into one
 -- causes: communication, launch, dispatch
 -- when: class = 'communication'; (SELECT count(*) >= thresholds().fewest_batched FROM collective

@@ -1,3 +1,4 @@
+-- since: 0.1
 -- title: Compile before measuring, with every shape
 -- causes: compilation
 -- once: compilation

@@ -1,4 +1,5 @@
 -- question: What does the code that a compiler wrote around its kernels cost the host?
+-- since: 0.1
 -- title: Let the compiler write its wrapper in C++
 -- causes: python, dispatch, launch
 -- when: compiled IN ('wrapper', 'generated')

@@ -1,4 +1,5 @@
 -- question: Which copies only put a transposed tensor in order, beside a matrix product or attention?
+-- since: 0.1
 -- title: Avoid copies that only reorder a tensor
 -- causes: memory-bandwidth
 -- when: has(traits, 'makes_contiguous'); name = 'aten::clone'; class IN ('gemm', 'attention')

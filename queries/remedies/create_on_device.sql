@@ -1,4 +1,5 @@
 -- question: Which tensors are made or filled on the CPU only to be copied to a device?
+-- since: 0.1
 -- title: Create tensors on the device
 -- causes: input, dispatch, copy
 -- when: has(traits, 'makes_values'); kind = 'memcpy' AND (regexp_matches(name, 'HtoD')

@@ -1,4 +1,5 @@
 -- question: Which launches outside CUDA graphs recur, so that a graph could replay them?
+-- since: 0.1
 -- title: Capture the step as a CUDA graph
 -- causes: launch, dispatch, python
 -- in_loops: true

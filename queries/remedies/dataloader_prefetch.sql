@@ -1,4 +1,5 @@
 -- question: Which fetches from worker processes find no batch loaded?
+-- since: 0.1
 -- title: Give the data loader more workers, or prefetch more
 -- causes: input
 -- when: has(traits, 'prefetched_input')

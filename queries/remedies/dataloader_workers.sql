@@ -1,4 +1,5 @@
 -- question: Which inputs does the program load or preprocess itself, instead of worker processes?
+-- since: 0.1
 -- title: Load and preprocess in worker processes
 -- causes: input, python
 -- when: list_has_any(traits, ['own_input', 'preprocesses'])

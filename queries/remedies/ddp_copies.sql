@@ -1,4 +1,5 @@
 -- question: Which copies of gradients and buffers does DistributedDataParallel make in each step?
+-- since: 0.1
 -- title: Let DistributedDataParallel copy less
 -- titled: broadcast_buffers=False: Set broadcast_buffers=False in DistributedDataParallel;
 --     gradient_as_bucket_view=True: Set gradient_as_bucket_view=True in DistributedDataParallel

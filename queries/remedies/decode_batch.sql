@@ -1,4 +1,5 @@
 -- question: Which steps generate for so few requests that reading the weights takes most of the time?
+-- since: 0.1
 -- title: Decode more requests at once
 -- causes: memory-bandwidth, latency
 -- when: has(traits, 'server_step')

@@ -1,4 +1,5 @@
 -- question: Where does the program itself tell the host to wait for the device?
+-- since: 0.1
 -- title: Do not synchronize in the loop
 -- causes: sync
 -- when: activity = 'sync'

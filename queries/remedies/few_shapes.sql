@@ -1,4 +1,5 @@
 -- question: Which convolutions and attention take milliseconds again and again, for new shapes?
+-- since: 0.1
 -- title: Pad inputs to a few shapes
 -- causes: dispatch
 -- when: longest_ns >= thresholds().stall_ns

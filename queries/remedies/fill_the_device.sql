@@ -1,4 +1,5 @@
 -- question: Which products, convolutions and attention leave much of the device without work?
+-- since: 0.1
 -- title: Give kernels enough blocks to fill the device
 -- causes: latency, math
 -- when: class IN ('gemm', 'convolution', 'attention')

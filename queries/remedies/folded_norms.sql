@@ -1,4 +1,5 @@
 -- question: Which batch norms follow a convolution in inference, so that its weights could contain them?
+-- since: 0.1
 -- title: Fold batch norms into the convolutions before them
 -- causes: memory-bandwidth, dispatch, launch, python
 -- when: name = 'aten::batch_norm'

@@ -1,4 +1,5 @@
 -- question: Which attention is written as products and softmax, although one fused kernel could do it all?
+-- since: 0.1
 -- title: Use fused attention (scaled_dot_product_attention)
 -- causes: memory-bandwidth, math, launch
 -- when: work = 'softmax'

@@ -1,4 +1,5 @@
 -- question: Which norms, activations and losses are written in pieces although PyTorch has one operator?
+-- since: 0.1
 -- title: Use the fused operator for a norm, activation or loss
 -- causes: memory-bandwidth, launch
 -- when: has(traits, 'part_of_norm'); regexp_matches(name, '^aten::_?(mean|erf|tanh|log)_?$')

@@ -1,4 +1,5 @@
 -- question: Which optimizers step parameter by parameter or in several passes, though a fused one exists?
+-- since: 0.1
 -- title: Use the fused optimizer
 -- causes: launch, dispatch, python, memory-bandwidth
 -- when: has(traits, 'optimizer_step')

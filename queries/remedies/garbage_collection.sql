@@ -1,4 +1,5 @@
 -- question: When does Python's garbage collector stop the program?
+-- since: 0.1
 -- title: Collect garbage rarely, and when nothing waits
 -- causes: python
 -- when: kind = 'python' AND name IN ('Python GC', '<built-in function collect>')

@@ -1,4 +1,5 @@
 -- question: Which matrix products run in slow kernels because their sizes are unaligned, and could be padded?
+-- since: 0.1
 -- title: Pad the sizes of matrix products to what tensor cores take
 -- causes: math
 -- when: has(traits, 'unaligned')

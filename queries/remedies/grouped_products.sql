@@ -1,4 +1,5 @@
 -- question: Where are weights copied for each token or row before a batched product (a mixture of experts)?
+-- since: 0.1
 -- title: Multiply groups of tokens instead of gathering weights
 -- causes: memory-bandwidth, math
 -- when: work = 'bmm'

@@ -1,4 +1,5 @@
 -- question: Which out-of-place operators copy their input first, although one underscore would avoid it?
+-- since: 0.1
 -- title: Change the tensor in place
 -- causes: memory-bandwidth, launch, dispatch
 -- when: name = 'aten::clone'

@@ -1,3 +1,4 @@
+-- since: 0.1
 -- title: Use a larger batch
 -- causes: launch, dispatch, python
 -- is_batch: true

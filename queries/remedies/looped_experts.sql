@@ -1,4 +1,5 @@
 -- question: Where does a loop select each expert's tokens, which waits for their number, and multiply them?
+-- since: 0.1
 -- title: Multiply the tokens of all experts at once
 -- causes: dispatch, launch, python, sync
 -- when: has(traits, 'data_dependent_size')

@@ -1,4 +1,5 @@
 -- question: Which masks are built again in every call?
+-- since: 0.1
 -- title: Build the mask once
 -- causes: dispatch, launch, memory-bandwidth
 -- when: name IN ('aten::tril', 'aten::triu')

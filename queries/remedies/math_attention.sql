@@ -1,4 +1,5 @@
 -- question: Where did attention take the math backend, or a fused kernel far slower than it could be?
+-- since: 0.1
 -- title: Let attention take its fastest backend
 -- causes: memory-bandwidth, math, launch
 -- when: work LIKE 'attention%'

@@ -1,4 +1,5 @@
 -- question: Which layers, gradients and updates are computed on the CPU beside a device?
+-- since: 0.1
 -- title: Move this part of the model to the device
 -- causes: dispatch, python, input
 -- when: kind = 'cpu_op' AND (work NOT NULL OR has(traits, 'layer'))

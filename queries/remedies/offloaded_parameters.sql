@@ -1,4 +1,5 @@
 -- question: Which copies bring parameters from the host each time that a layer needs them?
+-- since: 0.1
 -- title: Keep the parameters on the device
 -- causes: copy
 -- when: has(traits, 'shards_parameters') OR work IN ('linear', 'convolution')

@@ -1,4 +1,5 @@
 -- question: Which collectives of data-parallel training are exposed although compute could hide them?
+-- since: 0.1
 -- title: Overlap communication with compute
 -- causes: communication
 -- when: class = 'communication'

@@ -1,4 +1,5 @@
 -- question: How long does the device wait between replays while a server prepares the next step?
+-- since: 0.1
 -- title: Prepare the next step while the device works
 -- causes: python, dispatch, launch
 -- when: has(traits, 'server_step')

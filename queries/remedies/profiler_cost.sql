@@ -1,4 +1,5 @@
 -- question: How much of the host's time does the profiler take, by step times measured with and without it?
+-- since: 0.1
 -- title: Record less: the profiler slows the host down
 -- causes: dispatch, launch, python
 -- when: has(traits, 'step'); (SELECT count(metadata->'tracekit') > 0 FROM trace)

@@ -1,4 +1,5 @@
 -- question: Which functions of the program take the host's time themselves, outside operators and calls?
+-- since: 0.1
 -- title: Do less in Python in this function
 -- causes: python
 -- is_by_place: true

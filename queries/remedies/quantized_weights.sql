@@ -1,4 +1,5 @@
 -- question: Which products of 16-bit weights take as long as reading the weights, in steps that generate?
+-- since: 0.1
 -- title: Quantize the weights
 -- causes: memory-bandwidth
 -- when: has(traits, 'server_step')

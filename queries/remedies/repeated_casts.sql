@@ -1,4 +1,5 @@
 -- question: Which weights are cast to another type again though they have not changed?
+-- since: 0.1
 -- title: Cast weights once, not in every pass
 -- causes: dispatch, launch, memory-bandwidth
 -- when: has(traits, 'casts'); name = 'aten::_to_copy'; work IN ('linear', 'convolution')

@@ -1,4 +1,5 @@
 -- question: Which calls make the host wait for a value from a device, and on which line?
+-- since: 0.1
 -- title: Do not wait for values of the device in the loop
 -- causes: sync
 -- when: (SELECT bool_or(is_read AND (is_printed OR NOT is_sized)) FROM waiting_call)

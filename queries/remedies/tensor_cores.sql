@@ -1,4 +1,5 @@
 -- question: Which products and convolutions of fp32 run without tensor cores on a device that has them?
+-- since: 0.1
 -- title: Run fp32 products on tensor cores
 -- causes: math
 -- when: has(traits, 'plain_fp32')

@@ -1,4 +1,5 @@
 -- question: Which calls took milliseconds, not the usual microseconds, because the thread was not running?
+-- since: 0.1
 -- title: Keep the launching thread on its core
 -- causes: dispatch, launch, python
 -- when: activity IN ('dispatch', 'view', 'launch', 'runtime') AND longest_ns >= thresholds().stall_ns

@@ -1,4 +1,5 @@
 -- question: Which modules run operator by operator, so that torch.compile could fuse and dispatch their work?
+-- since: 0.1
 -- title: Compile the model with torch.compile
 -- causes: dispatch, python, launch, memory-bandwidth
 -- in_loops: true
@@ -17,8 +18,7 @@
 -- risks: The first calls compile, for seconds to minutes, and so does each new shape. Code that the compiler
 --     cannot follow (`.item()`, prints, data-dependent branches) breaks the graph and runs as before: remove
 --     reads of values first. Results differ in the last digits.
--- check: TORCH_LOGS=graph_breaks,recompiles python train.py; tracekit probe WORKLOAD; tracekit diff
---     before.json after.json
+-- check: TORCH_LOGS=graph_breaks,recompiles python train.py; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/torch.compiler.html
 --     https://docs.pytorch.org/tutorials/recipes/regional_compilation.html
 --     https://docs.pytorch.org/assets/pytorch2-2.pdf

@@ -1,4 +1,5 @@
 -- question: Which collectives take long because another rank comes late?
+-- since: 0.1
 -- title: Find the late rank, or the slow link
 -- causes: communication
 -- once: late-rank

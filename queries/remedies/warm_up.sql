@@ -1,3 +1,4 @@
+-- since: 0.1
 -- title: Warm up before measuring
 -- causes: launch
 -- once: launch, dispatch, python, unrecorded-time, sync, allocation, communication, input, copy, latency,

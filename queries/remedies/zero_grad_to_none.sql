@@ -1,4 +1,5 @@
 -- question: Where are gradients set to zero one by one, instead of being dropped?
+-- since: 0.1
 -- title: Set gradients to None instead of zero
 -- causes: dispatch, launch, memory-bandwidth
 -- when: has(traits, 'zero_grad'); name IN ('aten::zero_', 'aten::_foreach_zero_')

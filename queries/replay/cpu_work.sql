@@ -1,4 +1,5 @@
 -- question: In a trace without GPU ops, what did the thread that runs most operators do, instant by instant?
+-- since: 0.1
 -- columns pid, tid, start_ns, dur_ns
 -- column cause (text): the thread's activity, or the limit of its computation (math-or-memory: unknown)
 -- doubts: no_operators, no_shapes, begin_end_events

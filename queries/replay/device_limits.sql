@@ -1,4 +1,5 @@
 -- question: What limits each GPU op?
+-- since: 0.1
 -- params latency_percent
 -- param short_ns (integer, default thresholds().launch_floor_ns): shorter ops of unknown work are latency's
 -- columns event_id

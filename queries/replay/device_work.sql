@@ -1,4 +1,5 @@
 -- question: What did each device do, and which call launched it?
+-- since: 0.1
 -- columns event_id, device_id, stream, start_ns, dur_ns, launch_id, pid, tid
 -- column launch_start_ns (ns): where the call begins
 -- column launch_end_ns (ns): where it ends

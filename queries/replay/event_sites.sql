@@ -1,4 +1,5 @@
 -- question: What are these events, and where in the program do they come from?
+-- since: 0.1
 -- params events
 -- columns event_id, name, cpu_op, module, python_line
 -- doubts: no_stacks, no_modules, unlinked_gpu_ops

@@ -1,4 +1,5 @@
 -- question: On which track of a viewer do these events lie?
+-- since: 0.1
 -- params events
 -- columns event_id, name
 -- column pid (id): its process, or the profiler's number for one; negative if the trace has a text

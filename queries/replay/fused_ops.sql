@@ -1,4 +1,5 @@
 -- question: Which GPU ops would move fewer bytes if adjacent operators were fused?
+-- since: 0.1
 -- params pattern
 -- columns event_id
 -- column saved_share (fraction of its time): the intermediates' share of its operator's bytes, by shapes

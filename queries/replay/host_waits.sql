@@ -1,4 +1,5 @@
 -- question: Which calls of the host wait for a device, and for what?
+-- since: 0.1
 -- columns event_id, call
 -- column cause (text): sync, or allocation for calls that wait only sometimes
 -- columns pid, tid, start_ns, dur_ns

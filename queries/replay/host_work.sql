@@ -1,4 +1,5 @@
 -- question: What did each host thread do, instant by instant?
+-- since: 0.1
 -- param from_segment (integer, default all): only from this segment of the table on
 -- param to_segment (integer, default all): only up to this segment
 -- columns pid, tid, start_ns, dur_ns, cause, event_id

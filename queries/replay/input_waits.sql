@@ -1,4 +1,5 @@
 -- question: Where does a thread fetch data that other processes load?
+-- since: 0.1
 -- columns event_id, pid, tid, start_ns, dur_ns
 -- doubts: no_data_loading
 SELECT trace_id, event_id, pid, tid, start_ns, dur_ns FROM slices

@@ -1,4 +1,5 @@
 -- question: Which events happened once, or took far longer than similar events?
+-- since: 0.1
 -- column kind (text): stretch (a thread in one slice, or in none), range (an annotation with everything
 --     inside it, except the profiler's steps), capture (of a graph: a row of capture_calls), compilation,
 --     loading (of code, in calls of the driver alone),

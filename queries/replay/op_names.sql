@@ -1,4 +1,5 @@
 -- question: Which GPU ops have the same name?
+-- since: 0.1
 -- columns event_id
 -- column name_id (id): a number that ops of one name share, from 1
 -- doubts: no_gpu_ops

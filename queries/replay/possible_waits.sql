@@ -1,4 +1,5 @@
 -- question: Which slices end with a long stretch in which nothing was recorded inside them?
+-- since: 0.1
 -- columns event_id, pid, tid, start_ns, dur_ns
 -- column alike (integer): a number, equal for slices whose names differ only in numbers
 -- column is_message (boolean): it ends just after another thread's message, and each covers most of the other

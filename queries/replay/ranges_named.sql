@@ -1,4 +1,5 @@
 -- question: Where on the host are the annotated ranges of a name?
+-- since: 0.1
 -- param range (text, default ''): the ranges' name
 -- columns name, pid, tid, start_ns, dur_ns
 -- doubts: no_annotations

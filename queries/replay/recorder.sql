@@ -1,4 +1,5 @@
 -- question: How much longer did recording make the run?
+-- since: 0.1
 -- column profiled_ns (ns): a step while recorded, as `tracekit capture` measured it; NULL: it did not
 -- column unprofiled_ns (ns): the same without a profiler
 -- column cost_ns (ns): the cost to the host's main thread, estimated from its events; NULL: small or unknown

@@ -1,4 +1,5 @@
 -- question: Which steps does a run consist of, or which ranges if no steps are marked?
+-- since: 0.1
 -- column kind (text): step (the profiler's), or phase (outermost ranges of the thread that launches most)
 -- columns name, pid, tid, start_ns, dur_ns
 -- doubts: no_steps, no_annotations

@@ -1,4 +1,5 @@
 -- question: Where does one stream wait for another?
+-- since: 0.1
 -- columns event_id, pid, tid, start_ns
 -- column stream (id): the stream that waits; NULL: unknown (cuda_sync events have it)
 -- column wait_on_stream (id): the stream that it waits for; NULL: unknown

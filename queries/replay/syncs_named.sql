@@ -1,4 +1,5 @@
 -- question: Which calls that wait for a device match a pattern by name or by their operator's name?
+-- since: 0.1
 -- params pattern
 -- columns event_id, name, cpu_op, pid, tid, start_ns, dur_ns
 -- doubts: no_runtime_calls

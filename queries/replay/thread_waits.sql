@@ -1,4 +1,5 @@
 -- question: Where does a thread only wait: for a lock, a queue, a socket or a timer?
+-- since: 0.1
 -- columns event_id, name, pid, tid, start_ns, dur_ns
 -- doubts: no_stacks
 SELECT trace_id, event_id, name, pid, tid, start_ns, dur_ns

@@ -1,4 +1,5 @@
 -- question: Where is it unknown what a launching thread did, since only its calls were recorded?
+-- since: 0.1
 -- columns pid, tid, start_ns, dur_ns
 -- doubts: no_operators, no_stacks
 -- Between two calls it may work, or wait for a lock, a file or another thread; short stretches are launches'.

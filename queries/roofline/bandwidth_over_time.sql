@@ -1,4 +1,5 @@
 -- question: What memory bandwidth do operators reach by their shapes, over time?
+-- since: 0.1
 -- param bins (integer, default 1000): the number of equal parts of each device's GPU-active span
 -- columns device_id, start_ns, end_ns
 -- column known_ns (ns): time of its GPU ops whose operators' bytes are known; other parts are left out

@@ -1,4 +1,5 @@
 -- question: What share of the device's peak does each step reach (MFU)?
+-- since: 0.1
 -- params kind
 -- columns device_id, kind, name, span_ns, device
 -- column flops (floating-point operations): of matrix products, convolutions and attention, by shapes: in a

@@ -1,4 +1,5 @@
 -- question: How fast did each operator work, how fast could the device, and which roof limits it?
+-- since: 0.1
 -- params top, latency_percent
 -- columns device_id, operator, shapes, known_from
 -- column format (text): whose peak it is held against: fp32, tf32, bf16, fp16, fp8, fp64, int8 ...

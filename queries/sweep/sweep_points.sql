@@ -1,4 +1,5 @@
 -- question: How fast was each point of a sweep, against a baseline, and what did its trace show?
+-- since: 0.1
 -- param baseline (text, default first): the workload that speed-ups refer to
 -- column trace_id (id): its trace; the latest one if the point was tried again
 -- column workload (text): the workload

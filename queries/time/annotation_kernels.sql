@@ -1,4 +1,5 @@
 -- question: Which kernels did each annotated range of the code launch, and what did they cost?
+-- since: 0.1
 -- params top
 -- param annotation (text, default all): only ranges whose name contains this
 -- column annotation (text): the range (record_function, profiler step, optimizer ...)

@@ -1,4 +1,5 @@
 -- question: What did each annotated range of the code cost on the host and on the GPU?
+-- since: 0.1
 -- columns name, count, host_ns
 -- column gpu_ops (count): GPU ops launched inside it by its thread, or by replays of what was captured there
 -- columns gpu_ns

@@ -1,4 +1,5 @@
 -- question: In which second of a trace is each device busiest?
+-- since: 0.1
 -- columns device_id
 -- column start_ns (ns): where the second begins: a whole number of seconds after the device's first GPU op
 -- column end_ns (ns): where it ends, not after the device's last op

@@ -1,4 +1,5 @@
 -- question: What share of the time was each device busy, over time?
+-- since: 0.1
 -- params bins
 -- columns device_id, start_ns, end_ns, busy_ns
 -- column busy_share (fraction of the part): busy_ns over its length

@@ -1,4 +1,5 @@
 -- question: Which kinds of work ran on the GPU at the same time, and for how long?
+-- since: 0.1
 -- columns device_id
 -- column classes (list of text): kernel classes, memcpy and memset that ran at once; empty: the GPU was idle
 -- column overlap (text): compute, communication, copy, several of them (compute + communication) or idle

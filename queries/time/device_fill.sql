@@ -1,4 +1,5 @@
 -- question: How much of the compute kernels' time is in grids that are too small to fill the device?
+-- since: 0.1
 -- columns device_id
 -- column fill (text): SMs without a block: fewer blocks than SMs; part of a wave: each SM has a block and
 --     could hold more; one wave: exactly full; several waves: more blocks than fit at once; each SM has a

@@ -1,4 +1,5 @@
 -- question: How long do a mixture of experts' kernels and its exchange of tokens take, and how even are they?
+-- since: 0.1
 -- params top
 -- columns device_id
 -- column part (text): experts (their products, or the whole layer fused), routing (choosing experts, sorting

@@ -1,4 +1,5 @@
 -- question: Which steps of an inference server were prefill or decode, with how many tokens and GPU time?
+-- since: 0.1
 -- param top (integer, default 1000): the number of steps
 -- columns name
 -- column phase (text): prefill, decode, mixed or empty, by the name

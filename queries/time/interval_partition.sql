@@ -1,4 +1,5 @@
 -- question: How long in an interval did a device compute, communicate, copy or idle, and why did it idle?
+-- since: 0.1
 -- param device (integer, default all): the device
 -- params from_ns, to_ns
 -- columns device_id

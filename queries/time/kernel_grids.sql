@@ -1,4 +1,5 @@
 -- question: Does each kernel's grid fill the device: blocks, waves, the tail, and occupancy?
+-- since: 0.1
 -- params top
 -- columns device_id, name, class
 -- column grid (text): as recorded, in blocks (on AMD possibly in threads)

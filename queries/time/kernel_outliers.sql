@@ -1,4 +1,5 @@
 -- question: Which kernels took far longer than the same kernel usually does?
+-- since: 0.1
 -- params top
 -- param fence (integer, default thresholds().outlier_fence): the number of interquartile ranges above the
 --     third quartile that counts as far (Tukey 1977: 3 is "far out")

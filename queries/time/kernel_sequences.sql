@@ -1,4 +1,5 @@
 -- question: Which sequences of kernels do operators launch repeatedly?
+-- since: 0.1
 -- params top
 -- param operator (text, default all): only under operators whose name contains this; by default outermost
 --     ones, of captured operators the outermost that began in the capture

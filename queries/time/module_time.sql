@@ -1,4 +1,5 @@
 -- question: Which modules (nn.Module) take the time, on the host and on the GPU, forward and backward?
+-- since: 0.1
 -- param top (integer, default 1000): how many modules
 -- columns module, module_from
 -- column parent (text): the module that called it most often; NULL: none

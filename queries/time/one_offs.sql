@@ -1,4 +1,5 @@
 -- question: Which events happened once, or took far longer than usual, and are not judged?
+-- since: 0.1
 -- column kind (text): as in one_off_candidates, or step (a profiler step with far more work than the median
 --     one) or start (of a run without steps)
 -- columns side, event_id, pid, tid, start_ns, dur_ns

@@ -1,4 +1,5 @@
 -- question: How long in each window did the GPU compute, communicate, copy or idle, and why did it idle?
+-- since: 0.1
 -- params kind
 -- columns rank, device_id, kind, name, start_ns, end_ns, span_ns, compute_ns, exposed_comm_ns,
 --     exposed_memcpy_ns, idle_ns, host_late_ns, device_ns, device_in_launch_ns, unlinked_ns,

@@ -1,4 +1,5 @@
 -- question: Which lines of Python take the time, on the host and on the GPU?
+-- since: 0.1
 -- params top
 -- columns python_line
 -- column line_from (text): call (the host ran it), or as module_from: calls counts replays that ran it

@@ -1,4 +1,5 @@
 -- question: Is each window overhead-bound or compute-bound by time alone, and by which rule?
+-- since: 0.1
 -- params kind
 -- columns device_id, kind, name, start_ns, span_ns
 -- column regime (text): overhead-bound, compute-bound or unknown

@@ -1,4 +1,5 @@
 -- question: Which layers does a stream run back to back, as sequences of kernels, and which are slow?
+-- since: 0.1
 -- params top
 -- param repeats (integer, default thresholds().layer_repeats): fewest repeats back to back
 -- params shortest

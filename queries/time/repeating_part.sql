@@ -1,4 +1,5 @@
 -- question: Which part of a device's work repeats, if no steps are marked?
+-- since: 0.1
 -- columns device_id
 -- column passes (count): how often it repeats: nearly all names of its ops occur a multiple of that
 -- columns start_ns, end_ns

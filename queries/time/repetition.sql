@@ -1,4 +1,5 @@
 -- question: Does the run repeat itself?
+-- since: 0.1
 -- columns gpu_ops
 -- column repeated (count): ops whose name occurs three times or more on their device, or twice if two steps
 --     are marked

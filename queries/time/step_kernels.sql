@@ -1,4 +1,5 @@
 -- question: Which kernels take the most GPU time in the whole trace, and which in each step?
+-- since: 0.1
 -- param top (integer, default 20): the number of kernels of the trace, and of each step
 -- column step (text): the profiler step in which the host launched them; NULL: the whole trace
 -- columns name, class, count, total_ns, mean_ns, max_ns

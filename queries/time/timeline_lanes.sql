@@ -1,4 +1,5 @@
 -- question: What did each thread and each stream do in an interval, short pieces summed up?
+-- since: 0.1
 -- params from_ns, to_ns
 -- param bins (integer, default thresholds().drawn_bins): parts of the interval: shorter pieces are summed up
 -- columns side, device_id

@@ -1,4 +1,5 @@
 -- question: Which kernels take the most GPU time?
+-- since: 0.1
 -- params top
 -- columns name, class, count, total_ns, mean_ns, p50_ns, p99_ns, max_ns, share_of_kernel_time
 -- column cpu_op (text): the operator that ran it most often

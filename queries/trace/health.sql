@@ -1,4 +1,5 @@
 -- question: Which problems of this trace make its numbers doubtful?
+-- since: 0.1
 -- param severity (text, default all): error, warning or info; errors alone are found quickly
 -- columns code
 -- column severity (text): error (numbers are missing or wrong), warning (numbers need care), info (a better

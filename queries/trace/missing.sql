@@ -1,4 +1,5 @@
 -- question: Which data that some questions need was not recorded in this trace?
+-- since: 0.1
 -- columns code, message
 WITH shaped AS (
     SELECT DISTINCT trace_id FROM event_row

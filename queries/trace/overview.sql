@@ -1,4 +1,5 @@
 -- question: What is in this trace: events, devices, ranks, steps, kernels?
+-- since: 0.1
 -- column path (text): the file, as it was loaded
 -- column events (count): trace events, of any kind
 -- columns rank

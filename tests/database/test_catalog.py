@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import tracekit
+from tracekit.advice.catalogue import catalogue
 from tracekit.database import catalog, constants, facts
 from tracekit.opening import _ASKS_VERDICTS
 
@@ -49,6 +50,14 @@ def faults(query):
             yield f"the default of {name} is {default}"
     if ";" in body:
         yield "it has a semicolon"
+
+
+def test_each_question_and_remedy_says_which_version_had_it_first():
+    def number(version: str) -> tuple[int, ...]:
+        return tuple(map(int, version.split(".")))
+
+    for each in (*catalog.queries().values(), *catalogue().values()):
+        assert (0, 1) <= number(each.since) <= number(tracekit.__version__), each.name
 
 
 def test_headers_share_what_they_have_in_common():

@@ -88,7 +88,9 @@ def test_both_distributions_hold_the_licences_the_skill_and_all_sql(built):
     }
     assert len(wanted) > 300 and "skills/tracekit/SKILL.md" in wanted
     assert wanted | {"LICENSE", "NOTICE", "setup.py", "packaging/tracekit_build.py"} <= in_source
-    assert {re.sub(r"^(queries|skills|workloads)/", r"tracekit/\1/", each) for each in wanted} <= in_wheel
+    assert {
+        re.sub(r"^(queries|skills|workloads)/", r"tracekit/\1/", each) for each in wanted
+    } <= in_wheel
     assert {f"{version}.dist-info/licenses/{each}" for each in ("LICENSE", "NOTICE")} <= in_wheel
     assert "tracekit/native/libtracekit.so" in in_wheel
     assert not [each for each in in_source | in_wheel if each.startswith(("tests/", "build/"))]

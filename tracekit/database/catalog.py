@@ -165,6 +165,8 @@ class Query(Struct, frozen=True):
     columns: tuple[Column, ...] = ()
     # Codes of the findings (queries/trace/health.sql) that make its result doubtful.
     doubts: tuple[str, ...] = ()
+    # The version of tracekit that had it first.
+    since: str = ""
     # Its other names: a name, and the parameter that it fixes with its value, if any.
     also: tuple[tuple[str, str, str], ...] = ()
 
@@ -176,6 +178,7 @@ class Query(Struct, frozen=True):
             lines.append(f"{each.name} ({each.type}, default {each.default}): {each.help}")
         lines += ["", "Columns of each row:"]
         lines += [f"{each.name} ({each.unit}): {each.help}" for each in self.columns]
+        lines += ["", f"Since version {self.since}."] if self.since else []
         return "\n".join(lines)
 
     def under_name(self, name: str) -> Query:
@@ -274,22 +277,22 @@ def header(sql: str) -> list[str]:
 def parse_query(name: str, topic: str, sql: str) -> Query:
     """Reads a query file's header.
 
-    The first line is `-- question: ...`, followed by `-- also: NAME (PARAM = VALUE), NAME` if the
-    query has other names, which may fix a text parameter. Then come, in the order in which the
-    query takes and returns them, `-- params NAME, NAME` and `-- columns NAME, NAME` for those that
-    queries/columns.csv describes, and `-- param NAME (TYPE, default X): what` and `-- column NAME
-    (UNIT): what` for those whose meaning here differs. Then come `-- when: CONDITION` (see
-    `conditions`), `-- doubts: CODE, CODE` (findings of the query `health` that make the result
-    doubtful) and any other comment lines, up to the first line of SQL. A comment line indented by
-    four more spaces continues the line before. All remedies take and return the same, in the same
-    order: their headers describe only what differs, and their SQL does not sort. Any other query
-    takes the parameter `trace` and returns `trace_id` first, unless its header says
-    `-- of: several traces`.
+    The first line is `-- question: ...`, followed by `-- since: VERSION` of tracekit, and by `--
+    also: NAME (PARAM = VALUE), NAME` if the query has other names, which may fix a text parameter.
+    Then come, in the order in which the query takes and returns them, `-- params NAME, NAME` and
+    `-- columns NAME, NAME` for those that queries/columns.csv describes, and `-- param NAME (TYPE,
+    default X): what` and `-- column NAME (UNIT): what` for those whose meaning here differs. Then
+    come `-- when: CONDITION` (see `conditions`), `-- doubts: CODE, CODE` (findings of the query
+    `health` that make the result doubtful) and any other comment lines, up to the first line of
+    SQL. A comment line indented by four more spaces continues the line before. All remedies take
+    and return the same, in the same order: their headers describe only what differs, and their SQL
+    does not sort. Any other query takes the parameter `trace` and returns `trace_id` first, unless
+    its header says `-- of: several traces`.
 
     Raises:
         TracekitError: queries/columns.csv does not describe a name that the header takes from it.
     """
-    question, doubts, also = "", "", ""
+    question, doubts, also, since = "", "", "", ""
     parameters: dict[str, Parameter] = {}
     columns: dict[str, Column] = {}
     common_parameters, common_columns = _common()
@@ -299,6 +302,8 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
     for line in (comment.replace("\n", " ") for comment in (*shared, *header(sql))):
         if line.startswith("-- question: "):
             question = line.removeprefix("-- question: ")
+        elif line.startswith("-- since: "):
+            since = line.removeprefix("-- since: ")
         elif line.startswith("-- also: "):
             also = line.removeprefix("-- also: ")
         elif match := _NAMES.fullmatch(line):
@@ -322,7 +327,7 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
     codes = tuple(code.strip() for code in doubts.split(",") if code.strip())
     others = tuple(_ALSO.findall(also))
     takes, returns = tuple(parameters.values()), tuple(columns.values())
-    return Query(name, topic, question, sql, takes, returns, codes, others)
+    return Query(name, topic, question, sql, takes, returns, codes, since, others)
 
 
 @cache
