@@ -5,6 +5,9 @@ DEMO := build/demo
 # Without it, each process that imports PyTorch would compile it again: 4 s instead of 2 s.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Answers, documents and formats are tracekit's own.
+export TRACEKIT_NO_PLUGINS = 1
+
 # Bytecode is compiled when it is first imported: all of PyTorch's at once would take half a minute.
 PIP := python -m pip install --disable-pip-version-check -qq --no-compile -c constraints.txt
 # What traceinsight imports. It also lists JupyterLab, with 60 packages, and never imports it.

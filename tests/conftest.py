@@ -7,6 +7,8 @@ from pathlib import Path
 os.environ.setdefault("TRACEKIT_TEST_DEVICE", "cpu")
 # The user's cache is not for tests.
 os.environ["XDG_CACHE_HOME"] = str(Path(__file__).parents[1] / "build" / "cache")
+# Nor are plugins that are installed here.
+os.environ["TRACEKIT_NO_PLUGINS"] = "1"
 # Before anything imports triton.
 os.environ["TRITON_INTERPRET"] = "1" if os.environ["TRACEKIT_TEST_DEVICE"] == "cpu" else "0"
 

@@ -16,11 +16,11 @@ PACKAGE = ROOT / "tracekit"
 # From the lowest room up: a module imports only from its own room and those before it. A room
 # within another one has its own line.
 ROOMS = [
-    "version", "text", "errors", "stages", "causes", "thresholds", "files", "records", "workloads",
-    "queries", "native", "trace", "database", "ingest", "replay.graph", "replay", "evidence",
-    "advice", "verdict", "examine", "verdicts", "compare", "lake", "opening", "perfetto", "capture",
-    "experiments", "reporters", "budgets", "frameworks", "run", "agents", "schemas",
-    "commands", "pytest_plugin", "__main__",
+    "version", "text", "errors", "stages", "causes", "thresholds", "files", "plugins",
+    "records", "workloads", "queries", "native", "trace", "database", "ingest", "replay.graph",
+    "replay", "evidence", "advice", "verdict", "examine", "verdicts", "compare", "lake",
+    "opening", "perfetto", "capture", "experiments", "reporters", "budgets", "frameworks",
+    "run", "agents", "schemas", "commands", "pytest_plugin", "__main__",
 ]  # fmt: skip
 # Functions that import a module by its name in a text.
 BY_TEXT = ("import_module", "__import__")

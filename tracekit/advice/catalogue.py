@@ -13,11 +13,13 @@ from functools import cache
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.advice.model import Advice
-from tracekit.causes import LIMITS, UNKNOWN_LIMIT
-from tracekit.database.catalog import header, query, remedies
+from tracekit.causes import CAUSES, LIMITS, UNKNOWN_LIMIT
+from tracekit.database.catalog import header, plugin_of, query, remedies
 from tracekit.errors import TracekitError
+from tracekit.plugins import Plugin
 from tracekit.text import suggestion
 
 EFFORTS = ("low", "medium", "high")
@@ -67,6 +69,8 @@ class Remedy(Struct, frozen=True):
     """Titles for call sites with certain details: `DETAIL: TITLE`, separated by semicolons."""
     is_by_place: bool = False
     """Whether each of its call sites has its own cause, and its own line in the list."""
+    of_plugin: Plugin | None = None
+    """The plugin that brings it; None: it is tracekit's own."""
 
     @property
     def has_query(self) -> bool:
@@ -75,8 +79,11 @@ class Remedy(Struct, frozen=True):
     def title_of(self, detail: str | None) -> str:
         """What to do at a call site with this detail."""
         pairs = (each.partition(": ") for each in self.titled.split("; "))
-        found = (title for part, _, title in pairs if part and part in (detail or ""))
+        found = (self._marked(title) for part, _, title in pairs if part and part in (detail or ""))
         return next(found, self.title)
+
+    def _marked(self, title: str) -> str:
+        return self.of_plugin.mark(title) if self.of_plugin else title
 
     @property
     def sections(self) -> tuple[tuple[str, str, bool], ...]:
@@ -123,9 +130,29 @@ def parse_remedy(name: str, sql: str) -> Remedy:
 
 @cache
 def catalogue() -> dict[str, Remedy]:
-    """All remedies, by name."""
-    names = {file: file.replace("_", "-") for file in remedies()}
-    return {names[file]: parse_remedy(names[file], text) for file, text in remedies().items()}
+    """All remedies, by name, without those of plugins that are wrong."""
+    found = {}
+    for file, text in remedies().items():
+        name = file.replace("_", "-")
+        if (plugin := plugin_of(file)) is None:
+            found[name] = parse_remedy(name, text)
+            continue
+        with plugin.leaving_out(f"the remedy {name}"):
+            found[name] = _of_plugin(parse_remedy(name, text), plugin)
+    return found
+
+
+def _of_plugin(remedy: Remedy, plugin: Plugin) -> Remedy:
+    """The remedy, marked as a plugin's.
+
+    Raises:
+        TracekitError: its causes or its effort are none that tracekit knows.
+    """
+    if unknown := [each for each in remedy.causes if each not in CAUSES]:
+        raise TracekitError(f"no cause is {unknown[0]!r}")
+    if remedy.effort not in EFFORTS:
+        raise TracekitError(f"its effort is none of {', '.join(EFFORTS)}")
+    return replace(remedy, title=plugin.mark(remedy.title), of_plugin=plugin)
 
 
 def is_against(advice: Advice, bottleneck: str | None) -> bool:

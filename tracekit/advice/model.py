@@ -65,6 +65,8 @@ class Advice(Struct, frozen=True):
     """The change as `tracekit whatif` takes it."""
     places: list[AdvisedPlace] = field(default_factory=list)
     """The call sites that save most alone, if there are several."""
+    plugin: str | None = None
+    """The plugin whose remedy it is; null: it is tracekit's own."""
 
 
 class CombinationStep(Struct, frozen=True):

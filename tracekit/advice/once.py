@@ -72,6 +72,7 @@ def advice_without_share(
         remedy.name, remedy.title, cause, where, None, count, saves_ns, share=None, once=True,
         effort=remedy.effort, needs=remedy.needs,
         doubts=[each for each in (remedy.caveat, *doubts) if each], change=None,
+        plugin=remedy.of_plugin.name if remedy.of_plugin else None,
     )  # fmt: skip
 
 

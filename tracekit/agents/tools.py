@@ -204,9 +204,10 @@ class Tools:
         with self._reading(path) as database:
             statement = database.shown_sql(question, given)
             limit_s = self._limit_s(timeout_s)
-            columns_and_rows = first_rows(
-                database, statement, given, chosen, timeout_s=limit_s, **page.limits
-            )
+            with database.checked(question):
+                columns_and_rows = first_rows(
+                    database, statement, given, chosen, timeout_s=limit_s, **page.limits
+                )
             trace = value if isinstance(value := given.get("trace"), int) else None
             about = database.findings if name == "overview" else partial(database.doubts, name)
             findings = about(trace)

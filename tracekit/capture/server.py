@@ -20,7 +20,7 @@ from msgspec import Struct
 from tracekit.errors import StorageError, TracekitError
 from tracekit.text import shown
 from tracekit.trace.beside import CAPTURES
-from tracekit.trace.paths import ENDINGS
+from tracekit.trace.paths import endings
 from tracekit.trace.source import open_streams
 from tracekit.trace.web import ask
 
@@ -130,7 +130,7 @@ def _state(folder: Path) -> _State:
     for path in folder.rglob("*"):
         # A file may be renamed at any time.
         with suppress(OSError):
-            if path.name.endswith(ENDINGS) and path.is_file():
+            if path.name.endswith(endings()) and path.is_file():
                 state = path.stat()
                 found[path] = state.st_size, state.st_mtime_ns
     return found

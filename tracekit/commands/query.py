@@ -69,7 +69,8 @@ def query(
             run.session.only(trace)
         statement = run.session.shown_sql(question, variables)
         units = {each.name: each.unit for each in question.columns}
-        count = request.render(run.session, statement, variables, chosen, units)
+        with run.session.checked(question):
+            count = request.render(run.session, statement, variables, chosen, units)
         _explain_doubts(run.session, question, variables, count)
 
 

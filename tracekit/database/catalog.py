@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import takewhile
 from string import Template
@@ -12,8 +12,9 @@ from string import Template
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tracekit.database import constants, packaged
-from tracekit.errors import TracekitError
+from tracekit.database import constants, packaged, plugged
+from tracekit.errors import TracekitError, explained
+from tracekit.plugins import Plugin
 from tracekit.text import suggestion
 
 Value = str | int | float | bool | None
@@ -79,10 +80,12 @@ def sql_texts(topic: str) -> dict[str, str]:
     return {name: packaged.text(f"{topic}/{name}.sql") for name in packaged.stems(topic)}
 
 
+@cache
 def remedies() -> dict[str, str]:
-    """The texts of queries/remedies, by file name without its ending. A remedy without a query is a
-    header only."""
-    return sql_texts("remedies")
+    """The texts of queries/remedies and those of plugins, by file name without its ending. A remedy
+    without a query is a header only."""
+    added = {name: each.sql for name, each in _added().items() if each.topic == "remedies"}
+    return sql_texts("remedies") | added
 
 
 # Integers that parameters take: instants of DuckDB's 64 bits with room to add, parts of an
@@ -169,6 +172,8 @@ class Query(Struct, frozen=True):
     since: str = ""
     # Its other names: a name, and the parameter that it fixes with its value, if any.
     also: tuple[tuple[str, str, str], ...] = ()
+    # The plugin that brings it; None: it is tracekit's own.
+    plugin: Plugin | None = None
 
     @property
     def description(self) -> str:
@@ -221,6 +226,7 @@ class Query(Struct, frozen=True):
 
 
 _CREATE, _END = "CREATE OR REPLACE ", ";\n"
+_QUESTION, _ALSO_LINE = "-- question: ", "\n-- also: "
 _NAMES = re.compile(r"-- (param|column)s (.*)")
 _WHEN = "-- when: "
 _PARAMETER = re.compile(r"-- param (\w+) \((\w+), default (.*?)\): (.*)")
@@ -300,8 +306,8 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
     if topic == "remedies":
         shared, sql = _OF_REMEDIES, sql + _ORDER_OF_REMEDIES
     for line in (comment.replace("\n", " ") for comment in (*shared, *header(sql))):
-        if line.startswith("-- question: "):
-            question = line.removeprefix("-- question: ")
+        if line.startswith(_QUESTION):
+            question = line.removeprefix(_QUESTION)
         elif line.startswith("-- since: "):
             since = line.removeprefix("-- since: ")
         elif line.startswith("-- also: "):
@@ -336,9 +342,51 @@ def _topics() -> dict[str, str]:
     return {
         name: topic
         for topic in TOPICS
-        for name in packaged.stems(topic)
-        if topic != "remedies" or remedies()[name].startswith("-- question: ")
+        for name in (*packaged.stems(topic), *(n for n, a in _added().items() if a.topic == topic))
+        if topic != "remedies" or remedies()[name].startswith(_QUESTION)
     }
+
+
+def _text(name: str, topic: str) -> str:
+    return _added()[name].sql if name in _added() else packaged.text(f"{topic}/{name}.sql")
+
+
+def plugin_of(name: str) -> Plugin | None:
+    """The plugin that brings the query or remedy with this file name; None: tracekit's own."""
+    return _added()[name].plugin if name in _added() else None
+
+
+@cache
+def _added() -> dict[str, plugged.PluginQuery]:
+    """The queries and remedies of plugins, by file name."""
+    return plugged.added(TOPICS, _own_names, _checked_names)
+
+
+def _own_names() -> Iterator[str]:
+    for topic in TOPICS:
+        for name, text in sql_texts(topic).items():
+            yield name
+            if topic != "remedies" and _ALSO_LINE in text:
+                yield from (also for also, *_ in parse_query(name, topic, text).also)
+
+
+def _checked_names(name: str, topic: str, sql: str) -> list[str]:
+    """All names of a plugin's query or remedy.
+
+    Raises:
+        TracekitError: its header or its thresholds are wrong.
+    """
+    found = parse_query(name, topic, sql)
+    if (topic != "remedies" or found.question) and not (found.question and found.columns):
+        raise TracekitError("its header has no question, or no columns")
+    with explained("no threshold has this name", KeyError):
+        constants.with_thresholds(sql)
+    return [name, *(also for also, *_ in found.also)]
+
+
+def texts_of_plugins() -> dict[str, str]:
+    """The SQL that plugins add, by file name."""
+    return {name: each.sql for name, each in _added().items()}
 
 
 def queries() -> dict[str, Query]:
@@ -365,7 +413,7 @@ def conditions() -> dict[str, str]:
     return {
         name: comment.removeprefix(_WHEN).replace("\n", " ")
         for name, topic in _topics().items()
-        for comment in header(packaged.text(f"{topic}/{name}.sql"))
+        for comment in header(_text(name, topic))
         if comment.startswith(_WHEN)
     }
 
@@ -391,4 +439,5 @@ def query(name: str) -> Query:
         raise TracekitError(
             f"no query is named {name!r}{similar or '; `tracekit query --list` shows all names'}"
         )
-    return parse_query(name, topic, packaged.text(f"{topic}/{name}.sql"))
+    found, plugin = parse_query(name, topic, _text(name, topic)), plugin_of(name)
+    return replace(found, question=plugin.mark(found.question), plugin=plugin) if plugin else found

@@ -48,11 +48,11 @@ def fetched_database(url: str, folder: str | Path | None = None) -> BinaryIO | N
         TracekitError: when it cannot be read to its end, or does not fit on the disk.
     """
     from tracekit.text import shown
-    from tracekit.trace.paths import ENDINGS
+    from tracekit.trace.paths import endings
     from tracekit.trace.remote import is_url, open_url
     from tracekit.trace.source import copied
 
-    if not is_url(url) or "*" in url or shown(url).endswith(("/", *ENDINGS)):
+    if not is_url(url) or "*" in url or shown(url).endswith(("/", *endings())):
         return None
     try:
         file = open_url(url)

@@ -161,12 +161,19 @@ class Builder:
             walking.result()
         self._fill(after)
         self._connection.execute("DETACH _scratch")
+        self._mark_plugins()
 
     def build_over_traces(self) -> None:
         """Fills the tables whose rows may be about several traces. Their old rows are removed."""
         spanning = [*over_traces().values()]
         self._connection.execute(emptied(spanning))
         self._fill(spanning)
+
+    def _mark_plugins(self) -> None:
+        """Notes for which traces the spellings of plugins may have decided what names mean."""
+        for plugin, rows in names.spellings_of_plugins().items():
+            words = {"plugin": names.literal(plugin.of_version), "matches": names.matching(rows)}
+            self._connection.execute(catalog.render_template("write_plugin_names", **words))
 
     def _fill(self, some: list[Fact]) -> None:
         for fact in some:

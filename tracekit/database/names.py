@@ -3,6 +3,9 @@
 Each row of these files says that a name which matches `pattern` has `meaning` in one respect, the
 `facet`, if it is the name of an event of one of `kinds` (of any, if they are empty). Among a
 facet's matches, the one with the lowest rank decides; an event has each trait that matches.
+
+Plugins may add such files. A database says which plugin's patterns match its names; the view, which
+is stored, has tracekit's own.
 """
 
 from __future__ import annotations
@@ -10,12 +13,18 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 
+import duckdb
+
+from tracekit import plugins
 from tracekit.database import packaged
+from tracekit.errors import TracekitError, explained
+from tracekit.plugins import Plugin
 
 # Functions that SQL of facts may call, each with its facet and the meaning of a name that no
 # pattern matches. A kind follows from the category, too.
@@ -32,6 +41,8 @@ _FUNCTIONS = {
     "traits_of": ("trait", ""),
 }
 _CALL = re.compile(rf"\b({'|'.join(_FUNCTIONS)})\((?:('?\w+'?), )?(\w+)\)")
+# What the patterns of a kind match.
+_OF_CATEGORY = "concat(lower({}), '/', {})"
 # Facets for names of one kind only, so that the kind needs no test.
 _OF_ONE_KIND = {"call", "class", "work", "expert", "collective", "lane"}
 
@@ -60,6 +71,46 @@ def spellings() -> tuple[Spelling, ...]:
     return tuple(sorted(found, key=lambda each: (each.facet, each.rank)))
 
 
+@cache
+def spellings_of_plugins() -> dict[Plugin, list[Spelling]]:
+    """The spellings that each plugin brings: the files VENDOR.csv of its folder, without those with
+    a wrong row."""
+    found: dict[Plugin, list[Spelling]] = {}
+    for plugin, file in plugins.files("names", "*.csv"):
+        with plugin.leaving_out(plugins.named(file)):
+            rows = [*_checked(file)]
+            found[plugin] = found.get(plugin, []) + rows
+    return found
+
+
+def _checked(file: Path) -> Iterator[Spelling]:
+    facets = {facet for facet, _ in _FUNCTIONS.values()}
+    meanings = {(each.facet, each.meaning) for each in spellings() if each.facet in facets}
+    kinds = {meaning for facet, meaning in meanings if facet == "kind"}
+    for number, row in enumerate([*csv.reader(plugins.text(file).splitlines())][1:], 2):
+        with explained(f"line {number}", TypeError, ValueError, duckdb.Error):
+            facet, of_kinds, rank, *rest = row
+            each = Spelling(file.stem, facet, of_kinds, int(rank), *rest)
+            duckdb.execute("SELECT regexp_matches('', $1)", [each.pattern])
+        if (each.facet, each.meaning) not in meanings:
+            raise TracekitError(f"line {number}: no {each.facet} is {each.meaning!r} in tracekit")
+        if not set(each.kinds.split()) <= kinds:
+            raise TracekitError(f"line {number}: no kinds of events are {each.kinds!r}")
+        yield each
+
+
+def matching(rows: Iterable[Spelling]) -> str:
+    """SQL that tells whether one of these patterns matches, of `kind`, `category` and `name`."""
+    by_kind = groupby(
+        sorted(rows, key=lambda row: (row.facet == "kind", row.kinds)),
+        lambda row: (row.facet == "kind", row.kinds),
+    )
+    return " OR ".join(
+        _condition(kinds, "kind", same, _OF_CATEGORY.format("category", "name") if of else "name")
+        for (of, kinds), same in by_kind
+    )
+
+
 def spelled(sql: str) -> str:
     """The SQL with each call of these functions as an expression: `call_of(name)`, or
     `traits_of(kind, name)` where patterns depend on the kind."""
@@ -79,10 +130,13 @@ def listed() -> str:
 @cache
 def _meaning(function: str, kind: str, name: str) -> str:
     facet, otherwise = _FUNCTIONS[function]
-    rows = [row for row in spellings() if row.facet == facet]
+    added = (row for rows in spellings_of_plugins().values() for row in rows)
+    # Of two with one rank, tracekit's own decides.
+    known = sorted((*spellings(), *added), key=lambda row: row.rank)
+    rows = [row for row in known if row.facet == facet]
     if facet == "trait":
         return _traits(rows, kind, name)
-    text = f"concat(lower({kind}), '/', {name})" if facet == "kind" else name
+    text = _OF_CATEGORY.format(kind, name) if facet == "kind" else name
     whens = []
     for _, same in groupby(rows, lambda row: (row.rank, row.meaning, row.kinds)):
         group = list(same)

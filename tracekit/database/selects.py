@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar
 
 import duckdb
 
-from tracekit.database.catalog import Value
+from tracekit.database.catalog import Query, Value
 from tracekit.database.interrupt import interruptible, work_is_left_running
 from tracekit.database.sandbox import require_select
 from tracekit.errors import TracekitError, file_trouble
@@ -125,6 +125,23 @@ class Selects:
             require_select(self._connection, query)
         except duckdb.Error as error:
             raise self._error(error) from error
+
+    @contextmanager
+    def checked(self, question: Query) -> Iterator[None]:
+        """Checks a plugin's question as SQL from a user, and names it in errors of the block.
+
+        Raises:
+            TracekitError: when it is not one SELECT.
+        """
+        if question.plugin is None:
+            yield
+            return
+        try:
+            self.require_select(question.sql)
+            yield
+        except TracekitError as error:
+            named = f"{question.name} of plugin {question.plugin.name}"
+            raise TracekitError(f"{named}: {error}") from error
 
     def give_back_memory(self) -> None:
         """Makes DuckDB return freed memory and cached pages to the system, if the process has

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -104,7 +104,8 @@ class Session:
     def _query(self, name: str, parameters: Mapping[str, Value]) -> polars.DataFrame:
         question = catalog.query(name)
         given = self.of_own(question, parameters)
-        return self.frame(self._judging_sql(self.shown_sql(question, given)), given)
+        with self.checked(question):
+            return self.frame(self._judging_sql(self.shown_sql(question, given)), given)
 
     def connection(self) -> duckdb.DuckDBPyConnection:
         """A DuckDB connection to the tables and views, for tools that take one, such as the SQL
@@ -158,7 +159,8 @@ class Session:
         given = question.check_parameters(parameters)
         if not self.is_possible(question.name):
             return []
-        columns, rows = self.fetch(self._judging_sql(self.sql_of(question, given)), given)
+        with self.checked(question):
+            columns, rows = self.fetch(self._judging_sql(self.sql_of(question, given)), given)
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def sql_of(self, question: Query, given: Mapping[str, Value]) -> str:
@@ -226,14 +228,22 @@ class Session:
         if name not in conditions:
             return True
         if self._judged not in self._possible:
-            asked = ", ".join(
-                " AND ".join(f"bool_or({each})" for each in condition.split("; "))
-                for condition in conditions.values()
-            )
-            (holds,) = self.fetch(f"SELECT {asked} FROM slice_label")[1]
-            found = {each for each, may in zip(conditions, holds, strict=True) if may}
-            self._possible[self._judged] = found
+            own = {each: sql for each, sql in conditions.items() if not catalog.plugin_of(each)}
+            self._possible[self._judged] = self._holding(own)
+            for each in conditions.keys() - own.keys():
+                if plugin := catalog.plugin_of(each):
+                    with plugin.leaving_out(f"{each}, whose condition is wrong,"):
+                        self._possible[self._judged] |= self._holding({each: conditions[each]})
         return name in self._possible[self._judged]
+
+    def _holding(self, conditions: Mapping[str, str]) -> set[str]:
+        """The names of these conditions that hold."""
+        asked = ", ".join(
+            " AND ".join(f"bool_or({each})" for each in condition.split("; "))
+            for condition in conditions.values()
+        )
+        (holds,) = self.fetch(f"SELECT {asked} FROM slice_label")[1]
+        return {each for each, may in zip(conditions, holds, strict=True) if may}
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
         """The result of `make`; while traces are asked about together, its first result for this
@@ -270,7 +280,8 @@ class Session:
         rows = question.sql if in_order else _ORDER.sub("", question.sql)
         sql = f"SELECT {wanted} FROM ({self._judging_sql(rows)})"
         given = question.check_parameters(parameters)
-        found = self._selects.run(sql, lambda cursor: cursor.execute(sql).fetchnumpy(), given)
+        with self.checked(question):
+            found = self._selects.run(sql, lambda cursor: cursor.execute(sql).fetchnumpy(), given)
         self.give_back_memory()
         return found
 
@@ -406,6 +417,10 @@ class Session:
             TracekitError: when it is not one SELECT, or an EXPLAIN of one.
         """
         self._selects.require_select(query)
+
+    def checked(self, question: Query) -> AbstractContextManager[None]:
+        """Checks a plugin's question, and names it in errors of the block: `Selects.checked`."""
+        return self._selects.checked(question)
 
     def give_back_memory(self) -> None:
         """Makes DuckDB return freed memory and cached pages to the system, if traces are large."""

@@ -11,9 +11,11 @@ from typing import Annotated, Literal
 import duckdb
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
+from tracekit import plugins
 from tracekit.database import catalog
-from tracekit.errors import explained
+from tracekit.errors import TracekitError, explained
 
 _Rate = Annotated[float, Meta(gt=0)]
 _Format = Literal[
@@ -41,19 +43,35 @@ class _Devices(Struct):
 
 
 def peaks(own: str | Path | None = None) -> list[Peaks]:
-    """All known devices, starting with those of the file `own`; the first match for a device's name
-    counts.
+    """All known devices: those of the file `own`, tracekit's, and those of plugins; the first match
+    for a device's name counts.
 
     Raises:
         TracekitError: when `own` cannot be read or is not a valid hardware file.
     """
-    return ([] if own is None else _read(Path(own))) + _shipped()
+    return ([] if own is None else _read(Path(own))) + _shipped() + _of_plugins()
 
 
 @cache
 def _shipped() -> list[Peaks]:
     text = (files("tracekit") / "hardware.toml").read_bytes()
     return msgspec.toml.decode(text, type=_Devices).device
+
+
+@cache
+def _of_plugins() -> list[Peaks]:
+    """The devices of plugins, which their names and sources say."""
+    found = []
+    names = {each.name for each in _shipped()}
+    for plugin, file in plugins.files("hardware", "hardware.toml"):
+        with plugin.leaving_out(plugins.named(file)):
+            devices = _read(file)
+            if taken := next((each.name for each in devices if each.name in names), None):
+                raise TracekitError(f"tracekit has a device named {taken}")
+            for each in devices:
+                name = f"{each.name} (plugin {plugin.name})"
+                found.append(replace(each, name=name, source=plugin.mark(each.source)))
+    return found
 
 
 def _read(path: Path) -> list[Peaks]:

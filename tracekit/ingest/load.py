@@ -36,7 +36,7 @@ from tracekit.ingest.resources import (
 )
 from tracekit.ingest.writer import create_tables
 from tracekit.text import shown
-from tracekit.trace.paths import ENDINGS
+from tracekit.trace.paths import endings
 from tracekit.trace.remote import is_url
 from tracekit.trace.source import ByteStream
 
@@ -107,7 +107,7 @@ def _into_file(job: Job, database: str | Path, append: bool) -> None:
         )
     target = Path(database)
     is_other = target.exists() and target.stat().st_size and not is_database(target)
-    if not append and (is_other or target.name.endswith((*ENDINGS, ".parquet", ".csv"))):
+    if not append and (is_other or target.name.endswith((*endings(), ".parquet", ".csv"))):
         raise TracekitError(
             f"{database}: load would write a DuckDB database here; name one that ends in .duckdb"
         )

@@ -25,7 +25,7 @@ from tracekit.lake.workers import Workers
 from tracekit.lake.writing import Outcome, Task, Written
 from tracekit.records import Record
 from tracekit.text import shown
-from tracekit.trace.paths import DATABASES, ENDINGS, trace_paths
+from tracekit.trace.paths import DATABASES, endings, trace_paths
 from tracekit.trace.remote import find, is_url
 
 # A task takes at least this many files: planning takes as long for one.
@@ -214,7 +214,7 @@ def _remote(url: str) -> Iterator[Source | TracekitError]:
         )
     if url.endswith(DATABASES):
         raise _is_a_database(url)
-    yield from (Source(*each) for each in find(url, ENDINGS))
+    yield from (Source(*each) for each in find(url, endings()))
 
 
 # -- making visible

@@ -262,9 +262,9 @@ def may_be_lake(path: str) -> bool:
     """
     root = selection(path).root
     if is_url(root):
-        from tracekit.trace.paths import DATABASES, ENDINGS
+        from tracekit.trace.paths import DATABASES, endings
 
-        is_file = root.endswith((*ENDINGS, *DATABASES)) or "?" in root or "*" in root
+        is_file = root.endswith((*endings(), *DATABASES)) or "?" in root or "*" in root
         return not is_file and holds(root, MARK)
     try:
         return (Path(root) / MARK).is_file()

@@ -224,8 +224,9 @@ def _answer(
     question: str, given: Mapping[str, Value], resources: Resources, part: LakeRun
 ) -> tuple[int, bytes]:
     """The answer of one rank, with its run and rank: the number of rows, and these as Parquet."""
-    with open_parts([part], resources) as opened:
-        sql = opened.shown_sql(catalog.query(question), given)
+    asked = catalog.query(question)
+    with open_parts([part], resources) as opened, opened.checked(asked):
+        sql = opened.shown_sql(asked, given)
         frame = opened.frame(f"SELECT * FROM ({sql}) LIMIT {MOST_ROWS + 1}", given)
     if frame.height > MOST_ROWS:
         raise TracekitError(f"{question}: the answer of one rank has more than {MOST_ROWS:,} rows")

@@ -222,9 +222,20 @@ class Remedies:
         name = query_of(remedy)
         if not catalog.is_query(name) or catalog.query(name).topic != "remedies":
             raise TracekitError(f"no remedy is named {remedy!r}: `tracekit advise` lists them")
+        if (plugin := catalog.plugin_of(name)) is None:
+            return self._rows_of(name)
+        with plugin.leaving_out(f"the remedy {remedy}"):
+            found = self._rows_of(name)
+            for each in COLUMNS:
+                if each != "target" and found[each].dtype.kind not in "iuf":
+                    raise TracekitError(f"its column {each} is not a number")
+            return found
+        return {each: np.ma.array([]) for each in (*COLUMNS, "place", "detail")}
+
+    def _rows_of(self, name: str) -> Rows:
         columns = [_TARGET if each == "target" else each for each in COLUMNS]
         columns += ["place", "detail"]
-        found = self.arrays(query_of(remedy), columns, in_order=not self._database.is_large)
+        found = self.arrays(name, columns, in_order=not self._database.is_large)
         found["target"] = np.array(TARGETS, object)[np.ma.filled(found["target"], 0)]
         for name in ("place", "detail"):
             found[name] = np.ma.filled(found[name].astype(object), "")

@@ -77,7 +77,8 @@ def _marked(analysis: Analysis) -> str:
 
 
 def _traced(analysis: Analysis) -> str:
-    """The file, its devices, the judged window, and the number of events where there is room."""
+    """The file, what plugins did to it, its devices, the judged window, and the number of events
+    where there is room."""
     trace, window, steps = analysis.trace, analysis.judged.window, len(analysis.steps)
     length = duration(window.span_ns)
     judged = [f"{printable(window.name)} {length}"] if window.span_ns else []
@@ -90,7 +91,8 @@ def _traced(analysis: Analysis) -> str:
         for each in judged
     ]
     rank = [] if trace.rank is None else [f"rank {trace.rank} of {trace.world_size or '?'}"]
-    file = PurePath(printable(trace.path)).name
+    plugged = [printable(each.message) for each in trace.health if each.code.startswith("plugin_")]
+    file = ", ".join([PurePath(printable(trace.path)).name, *plugged])
     devices = printable(devices_of(analysis))
     events = counted(trace.events, "event")
     whole = f"{file}: {', '.join([devices, *rank, events, *judged])}"

@@ -6,15 +6,21 @@ import glob
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 from tracekit.errors import TracekitError
+from tracekit.trace.plugged import traces
 from tracekit.trace.remote import find, is_url
-from tracekit.trace.unpacking import ANNOTATIONS, ARCHIVES, TRACES
+from tracekit.trace.unpacking import ANNOTATIONS, ARCHIVES
 
-# How the names of traces and archives end.
-ENDINGS = (*TRACES, *ARCHIVES)
 DATABASES = (".duckdb", ".db")
+
+
+@cache
+def endings() -> tuple[str, ...]:
+    """How the names of traces and archives end."""
+    return (*traces(), *ARCHIVES)
 
 
 def trace_paths(paths: Iterable[str]) -> list[str]:
@@ -33,11 +39,11 @@ def trace_paths(paths: Iterable[str]) -> list[str]:
             raise TracekitError("a path is empty: name a file, a directory or a pattern")
         path = path.removeprefix("file://")
         if is_url(path):
-            found += [each.url for each in find(path, ENDINGS)]
+            found += [each.url for each in find(path, endings())]
             continue
         if Path(path).is_dir():
             inside = sorted(_in_directory(path))
-            what = f"this directory has no traces: no file ends in one of {', '.join(ENDINGS)}"
+            what = f"this directory has no traces: no file ends in one of {', '.join(endings())}"
         elif glob.has_magic(path) and not os.path.lexists(path):
             inside = sorted(_matching(path))
             what = "no such file, and no file matches it as a pattern"
@@ -52,10 +58,11 @@ def trace_paths(paths: Iterable[str]) -> list[str]:
 
 def _in_directory(path: str) -> Iterator[str]:
     unlisted: list[str] = []
+    ends = endings()
     for folder, _, names in os.walk(path, onerror=lambda error: unlisted.append(error.filename)):
         for name in sorted({*names} - {*_copies(names)}):
             each = str(Path(folder) / name)
-            if name.endswith(ENDINGS) and may_be_read(each):
+            if name.endswith(ends) and may_be_read(each):
                 yield each
     yield from unlisted
 

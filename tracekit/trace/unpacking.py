@@ -220,20 +220,22 @@ def is_archive(head: bytes) -> bool:
     return head[257:262] == b"ustar"
 
 
-def members(stream: Stream) -> Iterator[Member | TracekitError]:
-    """The traces of an archive; an error takes the place of a trace that cannot be read.
+def members(stream: Stream, endings: tuple[str, ...]) -> Iterator[Member | TracekitError]:
+    """The traces of an archive, whose names have one of these endings; an error takes the place of
+    a trace that cannot be read.
 
     Raises:
         TracekitError: after the last trace, when the archive is damaged or holds no trace.
     """
-    return _Walk(stream).members()
+    return _Walk(stream, endings).members()
 
 
 class _Walk:
     """Goes through an archive once, front to back."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, endings: tuple[str, ...]) -> None:
         self._stream = stream
+        self._endings = endings
         self._offset = 0
         self._damage: str | None = None
         self._is_lost = False
@@ -251,7 +253,7 @@ class _Walk:
                 name = header.name
                 if extra.name is not None:
                     name = extra.name.decode("utf-8", "surrogateescape")
-                if name.endswith(TRACES) and not header.isdir():
+                if name.endswith(self._endings) and not header.isdir():
                     found = True
                     yield from self._trace(f"{self._stream.path}/{name}", header, extra)
                 else:

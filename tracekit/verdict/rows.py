@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from tracekit.database import packaged
+from tracekit.database import catalog, packaged
 from tracekit.evidence.model import Period, Window
 from tracekit.records import parsed, record
 from tracekit.verdict.model import Analysis
@@ -49,7 +49,8 @@ def rules() -> str:
         for each in _RULES
         for file in sorted((root / each).rglob("*.py") if "." not in each else [root / each])
     ]
-    digest = hashlib.sha256(repr(sorted(packaged.texts().items())).encode())
+    texts = (*packaged.texts().items(), *catalog.texts_of_plugins().items())
+    digest = hashlib.sha256(repr(sorted(texts)).encode())
     for file in found:
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
@@ -69,7 +70,8 @@ def rows_of(analysis: Analysis, context: str = "") -> Rows:
     for number, each in enumerate(analysis.advice, 1):
         row = to_builtins(each)
         place = row.pop("where")
-        del row["needs"], row["doubts"], row["places"]
+        # The title names the plugin.
+        del row["needs"], row["doubts"], row["places"], row["plugin"]
         advice.append({"number": number, "place": place} | row)
     tables: Rows = {
         "verdict": [row | {"judged_by": judged_by(context)} for row in _verdicts(analysis)],

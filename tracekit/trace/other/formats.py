@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tracekit.errors import TracekitError
 from tracekit.files import temporary_folder
 from tracekit.text import as_operand, quoted
+from tracekit.trace.plugged import PluggedReader, plugged_readers
 from tracekit.trace.source import ByteStream, copied, open_streams
 
 if TYPE_CHECKING:
@@ -54,7 +55,14 @@ def open_traces(
 
 def _processes(stream: ByteStream, head: bytes, folder: str, opened: ExitStack) -> list[OneProcess]:
     """The processes in a file; none if it may be JSON as Kineto writes it. Most files are, so the
-    readers of others load late."""
+    readers of others load late.
+
+    A plugin's reader is asked about files with its own endings, before tracekit's readers, and
+    about files that none of these knows.
+    """
+    for each in plugged_readers():
+        if stream.path.endswith(each.endings) and each.knows(head, stream.path):
+            return _of_plugin(stream, each)
     is_report, is_rocprof = stream.path.endswith(_REPORTS), _ROCPROF.match(head)
     if _JSON.match(head) and not (is_report or is_rocprof):
         return []
@@ -76,7 +84,10 @@ def _processes(stream: ByteStream, head: bytes, folder: str, opened: ExitStack) 
             (xplane.is_xplane(head, stream.path), xplane.texts_of),
             (snapshot.is_pickle(head), snapshot.texts_of),
         )
-        return next((the_one(stream, read) for is_it, read in readers if is_it), [])
+        if found := next((the_one(stream, read) for is_it, read in readers if is_it), None):
+            return found
+        others = (each for each in plugged_readers() if each.knows(head, stream.path))
+        return next((_of_plugin(stream, each) for each in others), [])
     tables = opened.enter_context(closing(Tables(file, stream.path, stream.budget)))
     if nsys.is_report(tables):
         return nsys.processes(tables, stream.path)
@@ -85,6 +96,22 @@ def _processes(stream: ByteStream, head: bytes, folder: str, opened: ExitStack) 
     raise TracekitError(
         f"{stream.path}: is a SQLite database, but neither nsys nor rocprofv3 wrote it"
     )
+
+
+def _of_plugin(stream: ByteStream, reader: PluggedReader) -> list[OneProcess]:
+    """The process of a file that a plugin reads."""
+    from tracekit.trace.other.converted import the_one
+
+    def texts(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
+        process.tail = {}
+        for piece in reader.read(stream):
+            if isinstance(piece, bytes):
+                yield piece
+            else:
+                # The first one names the plugin.
+                process.tail = {**piece, **process.tail}
+
+    return the_one(stream, texts)
 
 
 def _exported(stream: ByteStream, folder: str, opened: ExitStack) -> Path:
