@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.kit.processes import ran
 from tracekit import plugins
+from tracekit.advice.catalogue import catalogue, remedy_of
+from tracekit.advice.once import advice_without_share
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
 # The example's plugin, as marks name it.
@@ -80,6 +83,7 @@ def told(installed, trace) -> dict[str, dict[str, str]]:
         # A folder's files are found by their endings.
         "load": ["load", trace.parent, "-o", database],
         "screen": ["analyze", database],
+        "advise": ["advise", database],
         "list": ["query", "--list", "acme_fences"],
         "query": ["query", database, "acme_fences", "--format", "json"],
         "sql": ["sql", database, peaks, "--format", "csv"],
@@ -118,6 +122,7 @@ def test_a_database_keeps_the_marks_and_opens_without_the_plugin(installed, told
     for each in (with_it, without):
         assert f"run.acme, names spelled by {OF_VERSION}, read by {OF_VERSION}: Acme X1" in each
     assert f"{MARK}Call acmeFence once" in with_it
+    assert f"{MARK}Call acmeFence once" in told["advise"]["output"]
     assert MARK not in without
 
 
@@ -202,6 +207,14 @@ def test_what_is_wrong_with_a_plugin_is_a_line_that_names_it_and_left_out(
     whys += ["no_such_package is not a package", "tracekit.pages is no group of entry points"]
     assert [why for why in whys if sum(why in line for line in lines) != 1] == []
     assert len(lines) == len(whys)
+
+
+def test_a_stored_remedy_of_a_plugin_that_is_gone_has_what_the_advice_says():
+    known = replace(catalogue()["cuda-graph"], name="gone", title=f"{MARK}Do it", needs="Luck")
+    advice = advice_without_share(known, "sync", None, 1, 1)
+    gone = remedy_of(advice)
+    assert (gone.title, gone.causes, gone.needs) == (f"{MARK}Do it", ("sync",), "Luck")
+    assert gone.sections == ()
 
 
 def test_without_a_plugin_looking_for_them_imports_no_reader_of_metadata():

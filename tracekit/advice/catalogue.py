@@ -88,13 +88,14 @@ class Remedy(Struct, frozen=True):
     @property
     def sections(self) -> tuple[tuple[str, str, bool], ...]:
         """How to apply it: headings, their texts, and whether a text is code."""
-        return (
+        found = (
             ("Before", self.before, True),
             ("After", self.after, True),
             ("Risks", self.risks, False),
-            *([("Why its price is doubtful", self.caveat, False)] if self.caveat else []),
+            ("Why its price is doubtful", self.caveat, False),
             ("To check", self.check, False),
         )
+        return tuple(each for each in found if each[1])
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -158,15 +159,30 @@ def _of_plugin(remedy: Remedy, plugin: Plugin) -> Remedy:
 def is_against(advice: Advice, bottleneck: str | None) -> bool:
     """Whether a piece of advice reduces a bottleneck. What limits kernels, math or memory, is
     rarely certain: less of either makes them faster."""
-    causes, of_kernels = {*remedy(advice.remedy).causes}, {*LIMITS, UNKNOWN_LIMIT}
+    causes, of_kernels = {*remedy_of(advice).causes}, {*LIMITS, UNKNOWN_LIMIT}
     return bottleneck in (causes | of_kernels if causes & of_kernels else causes)
 
 
 def misses(advice: Advice, bottleneck: str | None) -> bool:
     """Whether a piece of advice reduces a cause of the step's time that is not the bottleneck."""
-    of = remedy(advice.remedy)
+    of = remedy_of(advice)
     is_other = bottleneck is not None and not is_against(advice, bottleneck)
     return is_other and not (advice.once or of.is_batch or of.is_elsewhere)
+
+
+def remedy_of(advice: Advice) -> Remedy:
+    """The remedy of a piece of advice. One that is not known here, such as that of a plugin in a
+    stored verdict, has what the advice says."""
+    return catalogue().get(advice.remedy) or Remedy(
+        advice.remedy, advice.title, (advice.cause,), advice.needs,
+        before="", after="", risks="", check="", sources=(), effort=advice.effort,
+    )  # fmt: skip
+
+
+def marked(name: str) -> str:
+    """A remedy's name, and the plugin that brings it."""
+    found = catalogue().get(name)
+    return f"{name} (plugin {found.of_plugin.name})" if found and found.of_plugin else name
 
 
 def remedy(name: str) -> Remedy:

@@ -12,7 +12,8 @@ from string import Template
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tracekit.database import constants, packaged, plugged
+from tracekit import plugins
+from tracekit.database import constants, packaged
 from tracekit.errors import TracekitError, explained
 from tracekit.plugins import Plugin
 from tracekit.text import suggestion
@@ -357,9 +358,9 @@ def plugin_of(name: str) -> Plugin | None:
 
 
 @cache
-def _added() -> dict[str, plugged.PluginQuery]:
+def _added() -> dict[str, plugins.PluginQuery]:
     """The queries and remedies of plugins, by file name."""
-    return plugged.added(TOPICS, _own_names, _checked_names)
+    return plugins.added_queries(TOPICS, _own_names, _checked_names)
 
 
 def _own_names() -> Iterator[str]:

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Column
 from rich.text import Text
 
-from tracekit.advice.catalogue import Remedy, misses
+from tracekit.advice.catalogue import Remedy, marked, misses
 from tracekit.advice.model import Advice, AdvisedPlace, BestCombination, FixList
 from tracekit.causes import LIMITS, UNKNOWN_LIMIT
 from tracekit.reporters.parts import WITHOUT, is_of_recording, lists_of
@@ -99,7 +99,8 @@ def _together(out: Console, together: BestCombination, listed: Collection[str]) 
     rows: list[Sequence[Cell]] = []
     for each in together.additions:
         after = "" if each.remedy in listed else " (only with the others)"
-        rows.append((f"+ {duration(each.adds_ns)}", each.remedy + after, Name(each.where or "")))
+        named = marked(each.remedy) + after
+        rows.append((f"+ {duration(each.adds_ns)}", named, Name(each.where or "")))
     share = f"{percent(together.share)} of the window"
     if is_alone:
         sentence = f"{share}; no other change adds enough to it"

@@ -8,7 +8,7 @@ from textwrap import shorten, wrap
 
 from rich.text import Text
 
-from tracekit.advice.catalogue import misses, remedy
+from tracekit.advice.catalogue import misses, remedy_of
 from tracekit.advice.model import Advice
 from tracekit.reporters import colours
 from tracekit.reporters.parts import (
@@ -242,7 +242,7 @@ def _listed(
             change.append(Text(f"    not against the bottleneck, {bottleneck}", "dim"))
         place = [Text(f"    {line}", "dim") for line in _place(each)]
         # One of several places says nothing without its name.
-        named = int(remedy(each.remedy).is_by_place)
+        named = int(remedy_of(each).is_by_place)
         changes.append((change + place[:named], place[named:]))
     if changes and len(lines) + len(changes[0][0]) > free:
         changes[0] = (changes[0][0][: len(_titled(1, advice[0]))], [])

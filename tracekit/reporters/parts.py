@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
 
-from tracekit.advice.catalogue import remedy
+from tracekit.advice.catalogue import remedy_of
 from tracekit.advice.model import Advice
 from tracekit.causes import UNRECORDED, in_words_of
 from tracekit.evidence.model import HostThread, Period
@@ -117,7 +117,7 @@ def lists_of(advice: Sequence[Advice], recurring: str) -> list[tuple[str, list[A
     for each in advice:
         if not is_of_recording(each):
             heading = ONCE if each.once else recurring
-            if remedy(each.remedy).is_batch:
+            if remedy_of(each).is_batch:
                 heading = THROUGHPUT
             found.setdefault(heading, []).append(each)
     return list(found.items())
@@ -147,7 +147,7 @@ def next_of(analysis: Analysis) -> list[str]:
 
 def is_of_recording(advice: Advice) -> bool:
     """Whether the advice is about the recording instead of the program."""
-    return remedy(advice.remedy).is_apart
+    return remedy_of(advice).is_apart
 
 
 def best_of(advice: Sequence[Advice]) -> Advice | None:

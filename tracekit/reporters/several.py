@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
+from tracekit.advice.catalogue import marked
 from tracekit.causes import words
 from tracekit.reporters.parts import best_of, bound_text, devices_of, short_bound
 from tracekit.reporters.terminal import WIDTH, Cell, Name, clipped_start, console, section, table
@@ -144,7 +145,7 @@ def _best(analysis: Analysis, *, is_brief: bool = False) -> str:
     best = best_of(analysis.advice)
     if best is None:
         return "-"
-    named = best.remedy if is_brief else printable(lowered(best.title))
+    named = marked(best.remedy) if is_brief else printable(lowered(best.title))
     return f"{percent(best.share or 0)} {named}"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import altair
 import polars as pl
 
-from tracekit.advice.catalogue import remedy
+from tracekit.advice.catalogue import remedy_of
 from tracekit.database import catalog
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
@@ -41,7 +41,7 @@ def trace_view(subject: Subject) -> View:
     facts = {
         "analysis": analysis,
         "parts": parts_of(analysis),
-        "remedy": remedy,
+        "remedy_of": remedy_of,
         "found": {row["message"] for row in subject.findings},
         "source": f"{subject.command('analyze')} --json",
         "notes": subject.judgement.notes or ([] if analysis.advice else next_of(analysis)),

@@ -56,10 +56,8 @@ def _event(kind: str, start_ns: str, duration_ns: str, task: str, name: str) -> 
 
 
 def _lines(opened: Any) -> Iterator[str]:
-    """The lines after the first."""
+    """The lines after the first; one without its end is cut off, and left out."""
     rest = b""
     while data := opened.read(1 << 20):
         *lines, rest = (rest + data).split(b"\n")
         yield from (line.decode() for line in lines if line and line + b"\n" != _FIRST_LINE)
-    if rest:
-        yield rest.decode()
