@@ -155,9 +155,16 @@ FAULTS = {
     "bad/remedies/no_cause.sql": (REMEDY.replace("sync", "bad luck"), "no cause is 'bad'"),
     "bad/remedies/wrong.sql": (
         REMEDY + "SELECT nothing FROM slices",
-        "the remedy wrong is left out",
+        "the remedy wrong is left out: wrong of plugin bad: SQL: Binder Error",
     ),
-    "bad/remedies/writes.sql": (REMEDY + "DELETE FROM trace", "the remedy writes is left out"),
+    "bad/remedies/text.sql": (
+        REMEDY + "SELECT *, '' AS place, '' AS detail, 'host' AS target, '1' AS factor FROM slices",
+        "the remedy text is left out: its column factor is not a number",
+    ),
+    "bad/remedies/writes.sql": (
+        REMEDY + "DELETE FROM trace",
+        "the remedy writes is left out: writes of plugin bad: ",
+    ),
     "bad/remedies/when.sql": (
         REMEDY + "-- when: nothing = 1\nSELECT 1",
         "when, whose condition is wrong, is left out",
@@ -171,6 +178,11 @@ FAULTS = {
         "no kind is 'thing' in tracekit",
     ),
     "bad/hardware.toml": ("[[device]]", "hardware.toml"),
+}
+# Files without a fault as long as nobody asks.
+ASKED = {
+    "bad/empty.csv": ("facet\n", ""),
+    "bad/host/two.sql": (HEADER + "SELECT 1 AS trace_id, 'x' AS name; DELETE FROM trace", ""),
 }
 ENTRIES = """[tracekit.readers]
 one = bad.reader
@@ -191,7 +203,7 @@ def test_what_is_wrong_with_a_plugin_is_a_line_that_names_it_and_left_out(
     installed, told, trace, tmp_path
 ):
     broken = tmp_path / "broken"
-    for name, (text, _) in FAULTS.items():
+    for name, (text, _) in (FAULTS | ASKED).items():
         (broken / name).parent.mkdir(parents=True, exist_ok=True)
         (broken / name).write_text(text)
     about = broken / "bad-1.dist-info"
@@ -199,7 +211,8 @@ def test_what_is_wrong_with_a_plugin_is_a_line_that_names_it_and_left_out(
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: bad\nVersion: 1\n")
     (about / "entry_points.txt").write_text(ENTRIES)
     both = f"{installed}{os.pathsep}{broken}"
-    (done,) = tracekit(both, ["analyze", trace, "--json"])
+    done, asked = tracekit(both, ["analyze", trace, "--json"], ["query", trace, "two"])
+    assert asked["failed"].startswith("two of plugin bad: ") and "one SELECT" in asked["failed"]
     assert (done["failed"], done["output"]) == ("", told["analyze"]["output"])
     lines = done["errors"].splitlines()
     assert all(line.startswith("tracekit: plugin bad: ") for line in lines)

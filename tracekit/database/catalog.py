@@ -305,7 +305,7 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
     common_parameters, common_columns = _common()
     shared = () if _OF_SEVERAL in sql else _OF_A_TRACE
     if topic == "remedies":
-        shared, sql = _OF_REMEDIES, sql + _ORDER_OF_REMEDIES
+        shared, sql = _OF_REMEDIES, f"{sql.rstrip()}\n{_ORDER_OF_REMEDIES}"
     for line in (comment.replace("\n", " ") for comment in (*shared, *header(sql))):
         if line.startswith(_QUESTION):
             question = line.removeprefix(_QUESTION)

@@ -80,7 +80,7 @@ def spellings_of_plugins() -> dict[Plugin, list[Spelling]]:
         with plugin.leaving_out(plugins.named(file)):
             rows = [*_checked(file)]
             found[plugin] = found.get(plugin, []) + rows
-    return found
+    return {plugin: rows for plugin, rows in found.items() if rows}
 
 
 def _checked(file: Path) -> Iterator[Spelling]:

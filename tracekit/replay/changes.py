@@ -230,7 +230,7 @@ class Remedies:
                 if each != "target" and found[each].dtype.kind not in "iuf":
                     raise TracekitError(f"its column {each} is not a number")
             return found
-        return {each: np.ma.array([]) for each in (*COLUMNS, "place", "detail")}
+        return {each: np.array([], object) for each in (*COLUMNS, "place", "detail")}
 
     def _rows_of(self, name: str) -> Rows:
         columns = [_TARGET if each == "target" else each for each in COLUMNS]
