@@ -59,6 +59,9 @@ def compact(analysis: Analysis) -> Answer:
     # The trace's number in its database is not part of the answer.
     for each in found["top_kernels"] + found["memory_traffic"]:
         each["trace_id"] = 1
+    # Answers are without plugins.
+    for each in found["advice"]:
+        del each["plugin"]
     verdict, causal = found["verdict"], found["causal"] or {}
     gains = causal.pop("gains", {})
     once = found["one_offs"]
