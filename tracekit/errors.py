@@ -7,13 +7,11 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 from tracekit.text import shown
 from tracekit.version import DISTRIBUTION
 
-# What a system says about a file or a disk, where DuckDB passes it on.
-_SAID = "|".join(re.escape(os.strerror(number)) for number in errno.errorcode)
-_SYSTEM = re.compile(rf": ({_SAID})\s*(?:\"|$)", re.MULTILINE)
 # DuckDB's name for a kind of error, before its message.
 _KIND = re.compile(r"[\w ]+ Error: ")
 # Its errors about files. Those of libraries that read a file for it have no kind.
@@ -117,6 +115,13 @@ def reason_of(error: BaseException) -> str:
     return text or type(error).__name__
 
 
+@cache
+def _system() -> re.Pattern[str]:
+    """What a system says about a file or a disk, where DuckDB passes it on."""
+    said = "|".join(re.escape(os.strerror(number)) for number in errno.errorcode)
+    return re.compile(rf": ({said})\s*(?:\"|$)", re.MULTILINE)
+
+
 def file_trouble(error: BaseException) -> str | None:
     """What is wrong with a file or the disk, by an error of DuckDB; None: it is about something
     else, such as SQL."""
@@ -124,7 +129,7 @@ def file_trouble(error: BaseException) -> str | None:
     is_damage = _DAMAGE.search(text) or (kind == "Error" and not _KIND.match(text))
     if kind not in _OF_FILES and not (kind == "InvalidInputException" and is_damage):
         return None
-    if said := _SYSTEM.search(text):
+    if said := _system().search(text):
         how = "queries cannot spill there: name another folder (--temp-dir): "
         return f"{how if 'duckdb_temp' in text else ''}{said[1]}"
     if holder := _HOLDER.search(text):

@@ -3,10 +3,8 @@
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import groupby
-
-from tracekit.errors import TracekitError
 
 # Control characters, line ends, marks of annotations, and invisible characters, which include those
 # that change the direction of text: Unicode's property Default_Ignorable_Code_Point.
@@ -126,29 +124,6 @@ def ended(sentence: str) -> str:
 def counted(count: int, one: str, many: str | None = None) -> str:
     """A number with its noun: 1, 'call' -> '1 call'; 2,000 -> '2,000 calls'."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
-def pairs(
-    given: Iterable[str], option: str, former: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """The values of an option that is given as NAME=VALUE, by name; `former` has the names of today
-    by those of before.
-
-    Raises:
-        TracekitError: when a text is no such pair, or a name has two values.
-    """
-    found: dict[str, str] = {}
-    for text in given:
-        name, _, value = text.partition("=")
-        name = (former or {}).get(name, name)
-        if text.find("=") < 1:
-            raise TracekitError(f"{option} takes NAME=VALUE, not {text!r}")
-        if name in found:
-            raise TracekitError(
-                f"{option} gives {name} twice: {found[name]!r} and {value!r}; give it once"
-            )
-        found[name] = value
-    return found
 
 
 def share(part: int | float, whole: int | float) -> str:

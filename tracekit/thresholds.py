@@ -9,7 +9,7 @@ macro from the table. A query's parameter that a user can set takes its default 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +18,7 @@ from msgspec import Struct, defstruct
 from msgspec.structs import replace
 
 from tracekit.errors import TracekitError
-from tracekit.text import pairs, suggestion
+from tracekit.text import suggestion
 
 # Former names; `--threshold` still accepts them.
 FORMER = {
@@ -110,3 +110,26 @@ else:
         frozen=True,
     )
     Thresholds.__doc__ = _Settings.__doc__
+
+
+def pairs(
+    given: Iterable[str], option: str, former: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The values of an option that is given as NAME=VALUE, by name; `former` has the names of today
+    by those of before.
+
+    Raises:
+        TracekitError: when a text is no such pair, or a name has two values.
+    """
+    found: dict[str, str] = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        name = (former or {}).get(name, name)
+        if text.find("=") < 1:
+            raise TracekitError(f"{option} takes NAME=VALUE, not {text!r}")
+        if name in found:
+            raise TracekitError(
+                f"{option} gives {name} twice: {found[name]!r} and {value!r}; give it once"
+            )
+        found[name] = value
+    return found

@@ -43,8 +43,8 @@ class Remedy(Struct, frozen=True):
     check: str
     """The command that shows whether it helped."""
     sources: tuple[str, ...]
-    since: str
-    """The version of tracekit that had it first."""
+    since: str = ""
+    """The version of tracekit that had it first; empty: a plugin brings it."""
     effort: str = "low"
     caveat: str = ""
     """Why its price is doubtful; empty: nothing beyond the replay's own limits."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracekit.reporters.written import tell
-from tracekit.text import pairs, printable, shown
+from tracekit.text import printable, shown
 
 if TYPE_CHECKING:
     from tracekit.database.catalog import Value
@@ -166,6 +166,8 @@ def pairs_option(names: str, help: str, **more: Any) -> _Decorator:
     """An option that may be given several times, as NAME=VALUE; their dictionary."""
 
     def paired(_: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+        from tracekit.thresholds import pairs
+
         return pairs(given, param.opts[0])
 
     return option(names, help, multiple=True, metavar="NAME=VALUE", callback=paired, **more)
