@@ -324,9 +324,10 @@ class _Examiner:
     def _causal(self, main: Evidence, place: tuple[str, int], replayed: WindowGains) -> Causal:
         from tracekit.verdict.recorder import without_queued
 
-        gains = replayed.gains(*place)
-        flip = flip_of(self._period(main, gains), replayed, place)
-        return without_queued(replayed.causal(*place, flip), main.window, self.trace.health)
+        flip = flip_of(self._period(main, replayed.gains(*place)), replayed, place)
+        causal = replayed.causal(*place, flip)
+        causal = without_queued(causal, main.window, self.trace.health)
+        return replace(causal, gains=causal.gains.within(main.window.span_ns))
 
     def _fixes(
         self,
@@ -359,7 +360,7 @@ class _Examiner:
         places = self.accounts.places(replayed.replay if replayed else None)
         for each, place in zip(self.accounts.all, places, strict=True):
             gains = replayed.gains(*place) if replayed and each.gpu else None
-            period = self._period(each, gains)
+            period = self._period(each, gains and gains.within(each.window.span_ns))
             if found and is_hardly_longer(each.window, found[0].window, self.thresholds):
                 first = found[0]
                 period = replace(period, regime=first.regime, bottleneck=first.bottleneck)

@@ -334,6 +334,8 @@ def test_a_saving_and_its_length_are_of_one_run_where_recording_slows_it(where, 
 def test_a_price_in_a_part_is_never_longer_than_the_part():
     assert Price(310, 400).of_part(100) == Price(10, 100)
     assert Price(40, 400).of_part(100) == Price(40, 100)
+    # It may save a part of the rest alone.
+    assert Price(150, 400).of_part(100) == Price(0, 100)
     assert Price(0, 0).share == 0
 
 

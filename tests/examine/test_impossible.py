@@ -52,6 +52,10 @@ def few_shapes(found: dict[str, Any]) -> None:
     found["steps"] = found["steps"][:1]
 
 
+def doubt(found: dict[str, Any]) -> None:
+    found["verdict"].update(confidence="high", doubts=["The device's clock is late."])
+
+
 def once(found: dict[str, Any]) -> None:
     found["steps"] = found["steps"][:1]
     for each in found["top_kernels"]:
@@ -94,6 +98,7 @@ WRONG: list[tuple[str, Callable[[Answer], Answer]]] = [
         "a_page_says_what_the_json_says",
         lambda a: replace(a, page='<data value="7" data-key="judged.gpu.busy_ns">'),
     ),
+    ("high_confidence_has_no_doubt", with_json(doubt)),
     ("high_confidence_has_repetition", with_json(once)),
     ("advice_fits_the_trace", with_json(few_shapes)),
     (

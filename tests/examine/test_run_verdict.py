@@ -17,6 +17,7 @@ from tests.kit.processes import invoke
 from tests.kit.ranks_simulated import LOGGING, Job
 from tracekit.errors import TracekitError
 from tracekit.replay.ranks.rank_replay import RankReplay
+from tracekit.replay.ranks.stragglers import Pricing
 from tracekit.verdict.run_verdict import judge_run
 
 # Prices may differ by this share from the time that a run without the fault saves.
@@ -73,6 +74,15 @@ def test_an_unchanged_replay_of_all_ranks_is_the_recorded_run(tmp_path):
         assert joined.is_met.all()
         assert joined.measured.span_ns == ranks_simulated.span_ns(simulated)
         assert (joined.measured.wait_ns == joined.members.wait_ns).all()
+
+
+def test_a_change_that_makes_a_run_longer_saves_nothing_of_it(tmp_path):
+    ranks_simulated.write(tmp_path, Job(data=2, steps=1))
+    with tracekit.load(tmp_path) as run:
+        pricing = Pricing(RankReplay(run, run.trace_ids()))
+        longer = pricing.changed(["rank:0:host*2"])
+        assert longer.span_ns > pricing.joined.measured.span_ns
+        assert pricing.saved(longer) == 0
 
 
 @pytest.mark.sampled(6)

@@ -155,7 +155,7 @@ def nothing_saves_more_than_all(answer: Answer) -> Iterator[str]:
         most = max([*values, *gains["removed"].values(), *gains["removed_at_most"].values()])
         if most > 1.000001:
             yield f"a change makes {name} {most:.1%} shorter"
-        if period is found["judged"] and gains["one_offs_ns"] > window["span_ns"]:
+        if window and gains["one_offs_ns"] > window["span_ns"]:
             yield f"one-offs add {gains['one_offs_ns']:,} to {window['span_ns']:,} ns of {name}"
         if gains["device_one_offs_ns"] > gains["one_offs_ns"]:
             yield f"the device's one-offs of {name} are more than all of them"
@@ -209,8 +209,8 @@ _OVER = re.compile(r"(?<![\d.])([\d,]{3,}(?:\.\d+)?) %([^.;:]{0,24})")
 
 
 def no_share_is_over_100(answer: Answer) -> Iterator[str]:
-    """No sentence and no table says more than 100 %, unless something gets longer, or of a peak
-    that it says to doubt."""
+    """No sentence and no table says more than 100 %, unless something gets longer, or of what a
+    device can do, in a verdict with a doubt."""
     verdict = (answer.analysis or {}).get("verdict") or {}
     page = re.sub(r"(?s)<(script|style).*?</\1>|<[^>]*>", " ", answer.page)
     texts = (answer.screen, answer.full, answer.several, html.unescape(page))
@@ -218,9 +218,8 @@ def no_share_is_over_100(answer: Answer) -> Iterator[str]:
         for over in _OVER.finditer(text):
             if float(over[1].replace(",", "")) <= 100 or re.search("longer|slower|more", over[2]):
                 continue
-            is_peak = "peak" in text[over.end(1) : over.end(1) + 40]
-            is_sure = verdict.get("confidence") == "high" or not verdict.get("doubts", True)
-            if not is_peak or is_sure:
+            is_peak = re.search("peak|link to the host", text[over.end(1) : over.end(1) + 40])
+            if not is_peak or not verdict.get("doubts", True):
                 yield f"{over[1]} %: {_around(text, over.start())}"
 
 
@@ -301,6 +300,13 @@ def a_page_says_what_the_json_says(answer: Answer) -> Iterator[str]:
 
 # A list of kernels this long may leave out some.
 _LISTED = 10
+
+
+def high_confidence_has_no_doubt(answer: Answer) -> Iterator[str]:
+    """A doubt is what lowers the confidence."""
+    verdict = (answer.analysis or {}).get("verdict") or {}
+    if verdict.get("confidence") == "high" and verdict["doubts"]:
+        yield f"the confidence is high, and in doubt: {verdict['doubts']}"
 
 
 def high_confidence_has_repetition(answer: Answer) -> Iterator[str]:
@@ -397,6 +403,7 @@ RULES: tuple[Rule, ...] = (
     sentences_agree_with_the_json,
     tables_agree,
     a_page_says_what_the_json_says,
+    high_confidence_has_no_doubt,
     high_confidence_has_repetition,
     advice_fits_the_trace,
     devices_have_their_name,

@@ -86,6 +86,56 @@ def test_a_clock_of_the_device_that_is_off_is_corrected(trace, shift_us, span_us
     assert any(said in why for why in analysis.verdict.why)
 
 
+# One op before all launches, which the late clock puts before the trace's start.
+BEFORE = [*(each | {"ts": each["ts"] + 10} for each in WAITING), gpu_op(11, 30)]
+
+
+@TRACES.of(*BEFORE)
+def test_no_link_of_a_path_begins_before_the_trace(replay):
+    assert int(replay.graph.device.start.min()) < 0
+    links = replay.database.verdict(replay.trace_id).causal.links
+    assert min(each["start_ns"] for each in links) == 0
+
+
+@TRACES.of(slice_event("cpu_op", "aten::mm", 5, 0))
+def test_a_trace_in_which_nothing_takes_time_is_not_replayed(trace, loaded):
+    with pytest.raises(TracekitError, match="takes any time: there is nothing to replay"):
+        loaded.whatif("host*0.5", trace=trace)
+    analysis = loaded.verdict(trace)
+    assert (analysis.verdict.regime, analysis.priced_ns) == ("unknown", None)
+
+
+# The second step's host works while the device still runs a slow kernel of the first.
+SLOW_KERNEL = [
+    event
+    for n in range(12)
+    for event in (
+        step(n, 1000 * n, 1000),
+        launch(1000 * n, 5, n + 1),
+        gpu_op(1000 * n + 10, 1700 if n == 5 else 20, n + 1),
+    )
+]
+
+
+@TRACES.of(*SLOW_KERNEL)
+def test_a_window_that_another_ones_one_off_shortens_has_none_of_its_own(trace, loaded):
+    analysis = loaded.verdict(trace)
+    assert [each.name for each in analysis.one_offs] == ["ProfilerStep#5"]
+    added_ns = [each.gains.one_offs_ns for each in analysis.steps]
+    assert max(added_ns) > 500 * US and min(added_ns) == 0
+    assert analysis.steps[6].window.span_ns < 500 * US < analysis.steps[6].gains.window_ns
+
+
+FASTER = {"tracekit": {"profiled_step_ns": 900 * US, "unprofiled_step_ns": 1000 * US}}
+
+
+@TRACES.of(*SLOW_KERNEL[:6], **FASTER)
+def test_recording_never_makes_a_run_shorter(trace, loaded, replay):
+    assert replay.recorder.dilation == 1
+    gains = loaded.verdict(trace).judged.gains
+    assert (gains.recorder_ns or 0) >= 0
+
+
 @TRACES.of(launch(9_000, 5, 1), gpu_op(97, 20, 1), launch(9_100, 5, 2), gpu_op(9_107, 20, 2))
 def test_an_op_long_before_its_launch_is_not_linked_to_it(replay):
     assert replay.graph.device.wrong_links == 1

@@ -24,7 +24,7 @@ from tracekit.evidence.model import (
 )
 from tracekit.thresholds import FORMER, Thresholds
 from tracekit.verdict.once import longest_once, without_once
-from tracekit.verdict.regime import bound_by
+from tracekit.verdict.regime import bound_by, steady_busy_ns
 
 
 @pytest.mark.parametrize(
@@ -780,6 +780,49 @@ def test_the_first_doubt_about_few_ops_is_how_few_they_are():
     few, many = (judge(evidence(**given, ops=ops, health=[slowed])).doubts for ops in (3, 1000))
     assert few[0].startswith("Only 3 ops were recorded")
     assert many[0] == f"{slowed.message.capitalize()}." and many[0] in few
+
+
+def test_only_what_lowers_the_confidence_is_a_doubt():
+    late = Finding("started_late", "warning", "the device starts 1 ms after its first launch", 1)
+    verdict = judge(evidence(busy=0.95, device_gain=0.45, removed={"math": 0.8}, health=[late]))
+    assert verdict.headline.startswith("The device starts 1 ms after its first launch.")
+    assert (verdict.confidence, verdict.doubts) == ("high", [])
+
+
+def test_no_gain_in_a_part_of_a_window_is_more_than_all_of_it():
+    gains = evidence(
+        host_gain=0.3, device_gain=-0.1, removed={"math": 0.3, "sync": 0.1}
+    ).causal.gains
+    part = replace(gains, removed_at_most={"math": 0.4}).without(80 * MS)
+    assert part.removed == pytest.approx({"math": 1.0, "sync": 0.5})
+    assert (part.window_ns, part.host, part.cuda_graph, part.removed_at_most) == (
+        20 * MS, 1.0, 1.0, {"math": 1.0}
+    )  # fmt: skip
+    assert part.device == pytest.approx(-0.5)
+
+
+def test_one_offs_add_at_most_what_was_recorded():
+    gains = replace(evidence().causal.gains, one_offs_ns=30 * MS, device_one_offs_ns=20 * MS)
+    assert gains.within(100 * MS) == gains
+    shorter = gains.within(10 * MS)
+    assert (shorter.one_offs_ns, shorter.device_one_offs_ns) == (10 * MS, 10 * MS)
+
+
+def test_the_busy_time_without_one_offs_is_at_most_what_is_left_without_them():
+    found = evidence(busy=0.9)
+    gains = replace(found.causal.gains, window_ns=20 * MS, one_offs_ns=80 * MS)
+    for once_ns, busy_ns in ((0, 20 * MS), (75 * MS, 15 * MS), (95 * MS, 0)):
+        left = replace(gains, device_one_offs_ns=once_ns)
+        assert steady_busy_ns(found.gpu, left) == busy_ns
+
+
+def test_with_unknown_limits_a_saving_is_at_least_as_much():
+    found = evidence(busy=0.95, device_gain=0.45, removed={"math": 0.4, "memory-bandwidth": 0.2})
+    most = {"math": 0.3, "memory-bandwidth": 0.5}
+    gains = replace(found.causal.gains, removed_at_most=most)
+    verdict = judge(replace(found, causal=replace(found.causal, gains=gains)))
+    limits = {each.remove: each.with_unknown_limits_ns for each in verdict.savings}
+    assert limits == {"math": 40 * MS, "memory-bandwidth": 50 * MS}
 
 
 def test_at_most_six_reasons_are_given_and_no_doubt_hides_the_bottleneck():

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from tracekit.causes import CAUSES
@@ -38,7 +39,8 @@ class Link(Struct, frozen=True):
     side: str
     """host, device, or unknown."""
     start_ns: int
-    """Where the link's first piece on the path begins, in replayed ns since the trace's start."""
+    """Where the link's first piece on the path begins, in replayed ns since the trace's start; 0:
+    there, or before it, where the device's clock was set back."""
     dur_ns: int
     """The total length of the link's pieces on the path."""
 
@@ -122,6 +124,7 @@ def critical_path(run: Run, start: int, end: End) -> Path:
         total[CAUSES.index("unknown")] += missing
         links.append(Link(None, "unknown", "host", start, missing))
     links = [*_links(known.take(known.ns > 0)), *links]
+    links = [replace(each, start_ns=max(0, each.start_ns)) for each in links]
     by_cause = {name: int(ns) for name, ns in zip(CAUSES, total, strict=True) if ns}
     return Path(
         largest_first(by_cause),

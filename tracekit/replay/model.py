@@ -24,8 +24,9 @@ class Price(Struct, frozen=True):
 
     def of_part(self, part_ns: int) -> Price:
         """The price in a part of the window. What is longer than the part also saves the rest."""
-        rest_ns = self.of_ns - part_ns
-        return Price(self.saves_ns - (rest_ns if self.saves_ns > part_ns else 0), part_ns)
+        if self.saves_ns <= part_ns:
+            return Price(self.saves_ns, part_ns)
+        return Price(max(0, self.saves_ns - (self.of_ns - part_ns)), part_ns)
 
 
 class Gains(Struct, frozen=True):
@@ -70,19 +71,30 @@ class Gains(Struct, frozen=True):
         gained = max(0.0, self.removed.get(cause, 0.0) - share)
         return replace(self, removed=largest_first(self.removed | {cause: gained}))
 
+    def within(self, span_ns: int) -> Gains:
+        """The gains of a window that was recorded with this length. A replay's may be longer: it
+        sets clocks right. One-offs add at most all of what was recorded."""
+        one_offs_ns = min(self.one_offs_ns, span_ns)
+        device_ns = min(self.device_one_offs_ns, one_offs_ns)
+        return replace(self, one_offs_ns=one_offs_ns, device_one_offs_ns=device_ns)
+
     def without(self, ns: int) -> Gains:
-        """The gains of the window without a part that none of the changes shortens."""
+        """The gains of the window without a part that none of the changes shortens: at most all of
+        what is left. A change that shortens the part loses its gain there first (`less`)."""
         left_ns = self.window_ns - ns
-        longer = self.window_ns / left_ns
+
+        def left(gain: float) -> float:
+            return min(1.0, gain * self.window_ns / left_ns)
+
         return replace(
             self,
             window_ns=left_ns,
-            host=self.host * longer,
-            device=self.device * longer,
-            removed={cause: gain * longer for cause, gain in self.removed.items()},
-            removed_at_most={cause: gain * longer for cause, gain in self.removed_at_most.items()},
-            cuda_graph=self.cuda_graph * longer,
-            unknown=self.unknown * longer,
+            host=left(self.host),
+            device=left(self.device),
+            removed={cause: left(gain) for cause, gain in self.removed.items()},
+            removed_at_most={cause: left(gain) for cause, gain in self.removed_at_most.items()},
+            cuda_graph=left(self.cuda_graph),
+            unknown=left(self.unknown),
         )
 
 

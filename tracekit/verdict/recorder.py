@@ -90,7 +90,7 @@ def without_queued(causal: Causal, window: Window, health: Sequence[Finding]) ->
     ns = next((each.time_ns or 0 for each in health if each.code == "queued_before"), 0)
     if not ns or window.kind != "gpu_active" or ns >= causal.gains.window_ns:
         return causal
-    gains = causal.gains.without(ns)
+    gains = causal.gains
     share = ns / gains.window_ns
     # The call that waited is one of these; removing the call would not save its wait.
     waiting = max(("copy", "sync"), key=lambda cause: gains.removed.get(cause, 0.0))
@@ -98,7 +98,7 @@ def without_queued(causal: Causal, window: Window, health: Sequence[Finding]) ->
         gains = gains.less(waiting, share)
     unknown = max(0.0, gains.unknown - share)
     gains = replace(gains, one_offs_ns=gains.one_offs_ns + ns, unknown=unknown)
-    return replace(causal, gains=gains)
+    return replace(causal, gains=gains.without(ns))
 
 
 def with_omission(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdict:
@@ -132,10 +132,15 @@ def with_omission(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) 
     # What recording cost stands beside the window's length; the rest comes before the regime.
     costs = ("recorder_cost", "profiler_dilation")
     first = [each.sentence for each in found if each.code not in costs][:1]
-    doubts = [*sentences, *verdict.doubts]
+    lowering = [
+        each.sentence
+        for each in found
+        if each.leaves != LEVELS[0] or words("doubt").get(each.code) in verdict.doubts
+    ]
+    doubts = [*lowering, *verdict.doubts]
     if is_few(evidence.ops, evidence.repetition, thresholds):
         # How long they take without the profiler matters less than how few they are.
-        doubts = [*verdict.doubts, *sentences]
+        doubts = [*verdict.doubts, *lowering]
     return replace(
         verdict,
         headline=" ".join([*first, verdict.headline]),

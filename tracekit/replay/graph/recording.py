@@ -124,7 +124,8 @@ def recording_of(database: Session, trace_id: int, thresholds: Thresholds) -> Re
     """Reads a trace's recording.
 
     Raises:
-        TracekitError: no event has a time, or the trace's times do not fit into 64 bits.
+        TracekitError: no event has a time or takes any, or the trace's times do not fit into 64
+            bits.
     """
     spans = database.rows_of_trace("SELECT trace_id, start_ns, end_ns FROM trace_span", trace_id)
     if not spans:
@@ -143,6 +144,8 @@ def recording_of(database: Session, trace_id: int, thresholds: Thresholds) -> Re
         "device_limits", ("cause",), trace=trace_id, short_ns=thresholds.launch_floor_ns
     )
     threads = [(pid, tid) for pid, tid, *_ in segments]
+    if not threads and first is None:
+        raise TracekitError("no event of the trace takes any time: there is nothing to replay")
     host = host_from(_host_work(database, trace_id, segments), threads, start, origin, until)
     computing = np.zeros(0, np.int64)
     if first is None:
