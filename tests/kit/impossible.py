@@ -210,7 +210,7 @@ _OVER = re.compile(r"(?<![\d.])([\d,]{3,}(?:\.\d+)?) %([^.;:]{0,24})")
 
 def no_share_is_over_100(answer: Answer) -> Iterator[str]:
     """No sentence and no table says more than 100 %, unless something gets longer, or of what a
-    device can do, in a verdict with a doubt."""
+    device can do, in a verdict that is doubtful or unknown."""
     verdict = (answer.analysis or {}).get("verdict") or {}
     page = re.sub(r"(?s)<(script|style).*?</\1>|<[^>]*>", " ", answer.page)
     texts = (answer.screen, answer.full, answer.several, html.unescape(page))
@@ -219,7 +219,8 @@ def no_share_is_over_100(answer: Answer) -> Iterator[str]:
             if float(over[1].replace(",", "")) <= 100 or re.search("longer|slower|more", over[2]):
                 continue
             is_peak = re.search("peak|link to the host", text[over.end(1) : over.end(1) + 40])
-            if not is_peak or not verdict.get("doubts", True):
+            is_sure = not verdict.get("doubts", True) and verdict["confidence"] != "none"
+            if not is_peak or is_sure:
                 yield f"{over[1]} %: {_around(text, over.start())}"
 
 
