@@ -16,11 +16,10 @@ from tracekit.causes import LIMITS, UNKNOWN_LIMIT
 from tracekit.errors import TracekitError
 from tracekit.evidence import collect
 from tracekit.evidence.accounts import FIXED, Accounts
-from tracekit.evidence.model import Evidence, OneOffEvent, Period, Trace
+from tracekit.evidence.model import Evidence, OneOffEvent, Period, Trace, forbids_verdicts
 from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Verdict
-from tracekit.verdict.recorder import forbids_verdicts
 from tracekit.verdict.regime import UNKNOWN, flip_of
 from tracekit.verdict.windows import is_anecdote, is_hardly_longer, is_unrepeated
 

@@ -17,7 +17,7 @@ from tests.conftest import SHARED_TRACES
 from tests.kit import nsys_simulated as nsys
 from tests.kit import traces
 from tracekit.errors import TracekitError
-from tracekit.trace import beside
+from tracekit.trace import beside, budget
 
 OPERATORS = ("aten::mm", "aten::relu", "aten::add")
 
@@ -211,10 +211,10 @@ def test_files_without_annotations_are_refused_in_one_line(run, tmp_path, capsys
 
 
 def test_annotations_that_name_one_text_many_times_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(beside, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(budget, "HELD_BYTES", 10_000)
     path = tmp_path / "mine.pkl"
     path.write_bytes(pickle.dumps(dict.fromkeys(range(100), "x" * 1_000)))
-    with pytest.raises(TracekitError, match="too large"):
+    with pytest.raises(TracekitError, match="far more than other files"):
         list(beside.annotated_nodes(str(path)))
 
 

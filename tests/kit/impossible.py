@@ -216,9 +216,14 @@ def no_share_is_over_100(answer: Answer) -> Iterator[str]:
     texts = (answer.screen, answer.full, answer.several, html.unescape(page))
     for text in (*sentences(verdict), *(" ".join(each.split()) for each in texts)):
         for over in _OVER.finditer(text):
-            if float(over[1].replace(",", "")) <= 100 or re.search("longer|slower|more", over[2]):
+            is_change = text[: over.start()].endswith("+") or re.search(
+                "longer|slower|more", over[2]
+            )
+            if float(over[1].replace(",", "")) <= 100 or is_change:
                 continue
-            is_peak = re.search("peak|link to the host", text[over.end(1) : over.end(1) + 40])
+            is_peak = re.search(
+                "peak|memory bandwidth|link to the host", text[over.end(1) : over.end(1) + 40]
+            )
             is_sure = not verdict.get("doubts", True) and verdict["confidence"] != "none"
             if not is_peak or is_sure:
                 yield f"{over[1]} %: {_around(text, over.start())}"
@@ -384,10 +389,11 @@ def what_differs_is_not_unchanged(answer: Answer) -> Iterator[str]:
     ratio = max(span["a"], span["b"]) / max(1, min(span["a"], span["b"])) if span else 1.0
     if "as long as" in diff.get("title", "") and "times" not in diff["title"] and ratio >= _DIFFERS:
         yield f"{diff['title']}: {span}"
-    lengths = [each["step_ns"] for each in history.get("runs", []) if each["step_ns"]]
+    lengths = [each["step_ns"] for each in history.get("runs", []) if each.get("step_ns")]
     # A slow run among others is no change.
     ends = sorted((lengths[0], lengths[-1])) if lengths else [1, 1]
-    if history and not history["changes"] and ends[1] >= _DIFFERS * ends[0]:
+    is_same = history and not history["changes"] and not history.get("spread")
+    if is_same and ends[1] >= _DIFFERS * ends[0]:
         yield f"the step did not change: {lengths}"
 
 

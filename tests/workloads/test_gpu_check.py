@@ -20,6 +20,7 @@ from tests.kit.processes import have_ended, ran
 from tests.kit.simulated import write
 from tests.kit.simulator import Machine, Simulation
 from tracekit.capture.workload import CannotRun
+from tracekit.version import DISTRIBUTION
 
 GOOD = {
     ANCHOR_ROWS: {"mlp-triton": 100.0, "mlp-compiled": 100.0},
@@ -225,7 +226,7 @@ def test_missing_wheels_are_named_in_one_line_and_neither_polars_nor_a_compiler_
     brought = set(capsys.readouterr().out.split())
     assert brought >= {*gpu_check.NEEDED} - {"numpy"}
     needed = {
-        re.match(r"[\w-]+", each)[0] for each in requires("tracekit") if "extra ==" not in each
+        re.match(r"[\w.-]+", each)[0] for each in requires(DISTRIBUTION) if "extra ==" not in each
     }
     assert needed <= brought | {"numpy", "polars", "protobuf"}
     assert not brought & {"polars", "ziglang", "torch", "triton"}

@@ -19,8 +19,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-import duckdb
-
 from tracekit import plugins
 from tracekit.database import packaged
 from tracekit.errors import TracekitError, explained
@@ -84,6 +82,8 @@ def spellings_of_plugins() -> dict[Plugin, list[Spelling]]:
 
 
 def _checked(file: Path) -> Iterator[Spelling]:
+    import duckdb
+
     facets = {facet for facet, _ in _FUNCTIONS.values()}
     meanings = {(each.facet, each.meaning) for each in spellings() if each.facet in facets}
     kinds = {meaning for facet, meaning in meanings if facet == "kind"}

@@ -27,6 +27,15 @@ class Finding(Struct, frozen=True):
     """The time that it concerns, if known."""
 
 
+# Findings after which no number of a window says what held the run up.
+_FORBIDDING = frozenset({"unread_device", "merged_ranks", "thinned_file"})
+
+
+def forbids_verdicts(health: Sequence[Finding]) -> bool:
+    """Whether a finding forbids a verdict on any window of the trace."""
+    return any(each.code in _FORBIDDING for each in health)
+
+
 class Trace(Struct, frozen=True):
     """The trace: its file, rank and devices, its problems, and how it was captured."""
 

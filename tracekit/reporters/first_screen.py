@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tracekit.advice.catalogue import misses, remedy_of
 from tracekit.advice.model import Advice
+from tracekit.evidence.model import forbids_verdicts
 from tracekit.reporters import colours
 from tracekit.reporters.parts import (
     ONCE,
@@ -28,7 +29,6 @@ from tracekit.text import counted, duration, lowered, percent, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.once import once_rows, once_share
-from tracekit.verdict.recorder import forbids_verdicts
 from tracekit.verdict.regime import UNKNOWN
 
 LINES, WIDTH = 24, 80

@@ -18,7 +18,6 @@ from tracekit.reporters import colours
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Verdict
-from tracekit.verdict.next_steps import unsure_notes
 from tracekit.verdict.once import is_hardly_once, is_partly_once
 from tracekit.verdict.regime import split_bound
 
@@ -142,6 +141,11 @@ def shares_of(analysis: Analysis) -> str:
 
 def next_of(analysis: Analysis) -> list[str]:
     """What was found but is not advised, and what to try next."""
+    if not analysis.unsure:
+        return analysis.verdict.try_next
+    # Most verdicts are shown without.
+    from tracekit.verdict.next_steps import unsure_notes
+
     return [*unsure_notes(analysis.unsure, analysis.verdict), *analysis.verdict.try_next]
 
 

@@ -14,7 +14,6 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from tracekit.errors import StorageError, TracekitError, install, reason_of
 from tracekit.text import shown
-from tracekit.trace import web
 
 # Object stores and sites. Other schemes of fsspec wrap file systems, run programs, or wait for
 # servers without an end.
@@ -83,7 +82,12 @@ def filesystem(url: str) -> tuple[Any, str]:
         ) from error
     # Clients log what they also raise; without a handler, Python prints it.
     logging.getLogger(kind.__module__.partition(".")[0]).addHandler(logging.NullHandler())
-    settings = {"get_client": web.session} if scheme in ("http", "https") else {}
+    settings = {}
+    if scheme in ("http", "https"):
+        # Its imports take longer than a small file.
+        from tracekit.trace import web
+
+        settings["get_client"] = web.session
     with translated_errors(url):
         # Not url_to_fs, which takes :: in a URL for a chain of file systems.
         fs = kind(**kind._get_kwargs_from_urls(url), **settings)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tracekit.causes import words
-from tracekit.evidence.model import Evidence, Finding, Window
+from tracekit.evidence.model import Evidence, Finding, Window, forbids_verdicts
 from tracekit.replay.model import Causal
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
@@ -46,15 +46,8 @@ class Omission(Struct, frozen=True):
     """The highest confidence that it leaves; `none`: the regime is unknown."""
 
 
-# Findings after which no number of a window says what held the run up.
-_FORBIDDING = frozenset({"unread_device", "merged_ranks", "thinned_file"})
 # Returns the highest confidence that a finding leaves; None: the finding does not matter.
 Rule = Callable[[RuleInput, Finding], "str | None"]
-
-
-def forbids_verdicts(health: Sequence[Finding]) -> bool:
-    """Whether a finding forbids a verdict on any window of the trace."""
-    return any(each.code in _FORBIDDING for each in health)
 
 
 def bound_of_verdict(analysis: Analysis, thresholds: Thresholds) -> Bound:
