@@ -205,6 +205,8 @@ def prices_have_one_base(answer: Answer) -> Iterator[str]:
 
 # -- sentences -------------------------------------------------------------------------------------
 
+# What a device can do, as queries/trace/health.sql names it.
+_PEAKS = re.compile("peak|memory bandwidth|link to the host")
 _OVER = re.compile(r"(?<![\d.])([\d,]{3,}(?:\.\d+)?) %([^.;:]{0,24})")
 
 
@@ -221,9 +223,7 @@ def no_share_is_over_100(answer: Answer) -> Iterator[str]:
             )
             if float(over[1].replace(",", "")) <= 100 or is_change:
                 continue
-            is_peak = re.search(
-                "peak|memory bandwidth|link to the host", text[over.end(1) : over.end(1) + 40]
-            )
+            is_peak = _PEAKS.search(text[over.end(1) : over.end(1) + 40])
             is_sure = not verdict.get("doubts", True) and verdict["confidence"] != "none"
             if not is_peak or is_sure:
                 yield f"{over[1]} %: {_around(text, over.start())}"
