@@ -285,8 +285,7 @@ def _place(advice: Advice) -> list[str]:
 
 
 def _doubts(analysis: Analysis) -> list[Text]:
-    verdict = analysis.verdict
-    doubts = [each for each in verdict.doubts if each not in verdict.headline]
+    doubts = [each.sentence for each in analysis.verdict.lowered_by if not each.stated]
     if not doubts:
         return [Text()]
     more = f" ({len(doubts) - 1} more)" if len(doubts) > 1 else ""

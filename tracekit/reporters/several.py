@@ -183,12 +183,10 @@ def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None)
 
 
 def _doubt(analysis: Analysis) -> str:
-    """What lowers the confidence most; a window with another verdict is in the first sentence."""
+    """What lowers the confidence most."""
     verdict = analysis.verdict
-    if verdict.confidence in ("high", "none"):
-        return "-"
-    said = verdict.headline.split(". ")
-    return (verdict.doubts or (said[-1:] if len(said) > 1 else ["-"]))[0]
+    is_doubtful = verdict.lowered_by and verdict.confidence not in ("high", "none")
+    return verdict.lowered_by[0].sentence if is_doubtful else "-"
 
 
 def _step(analysis: Analysis, key: str) -> str:

@@ -1,6 +1,8 @@
-"""The verdict on a trace, in sentences. tracekit/verdict/regime.py judges, confidence.py doubts."""
+"""The verdict on a trace, in sentences. tracekit/verdict/regime.py judges, doubts.py doubts."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -8,6 +10,7 @@ from tracekit.causes import (
     LIMITS,
     OF_MEMORY,
     UNKNOWN_LIMIT,
+    UNRECORDED,
     in_switches_of,
     in_words_of,
     words,
@@ -16,12 +19,13 @@ from tracekit.evidence.model import Evidence, Gpu, Launch, Period
 from tracekit.replay.model import Gains, largest_first
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.confidence import RECORD_OPERATORS, with_doubts
+from tracekit.verdict.case import Case
+from tracekit.verdict.confidence import with_doubts
 from tracekit.verdict.judge_host import RECORD_DEVICE, judge_host, times_of, unknown
 from tracekit.verdict.model import Saving, Verdict
 from tracekit.verdict.next_steps import is_captured, next_step
-from tracekit.verdict.once import named_rest, named_window, steady_sentences
-from tracekit.verdict.recorder import with_omission, without_recorder
+from tracekit.verdict.once import named_rest, named_window, steady_reason
+from tracekit.verdict.recorder import without_recorder
 from tracekit.verdict.regime import (
     OVERHEAD,
     REGIMES,
@@ -48,8 +52,12 @@ _KEEP_LINKS = (
     "Get the file as the profiler wrote it: no GPU op has the correlation of the call that "
     "launched it."
 )
-_NOTHING = "The trace has neither GPU ops nor operators: there is nothing to judge."
-_SNAPSHOT = "This is a memory snapshot: it tells who holds memory, and nothing of where time goes."
+_RECORD_OPERATORS = "Record operators ({no_operators}) to see what the host does between its calls."
+_RECORD_STACKS = "Record Python stacks ({no_stacks}) to see which lines the time goes to."
+_NOTHING = ("The trace has neither GPU ops nor operators", ": there is nothing to judge")
+_SNAPSHOT = (
+    "This is a memory snapshot", ": it tells who holds memory, and nothing of where time goes"
+)  # fmt: skip
 _ASK_MEMORY = f"See who holds it: {OF_MEMORY}."
 # Causes of which the host's time is waiting.
 _WAITING = ("sync", "copy")
@@ -59,50 +67,101 @@ _OF_IDLE = ("host_late", "device", "unlinked", "after_last_op")
 
 
 def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
-    """The verdict on a window."""
+    """The verdict on a window: what bounds it, and the steps that follow from that."""
     evidence = without_recorder(evidence)
+    bound = _bound(evidence, thresholds)
+    case = Case(_judged(evidence, bound, thresholds), evidence, thresholds, bound)
+    for step in STEPS:
+        case = replace(case, verdict=step(case))
+    return case.verdict
+
+
+def _bound(evidence: Evidence, thresholds: Thresholds) -> Bound | None:
+    gains = evidence.gains
+    if evidence.gpu is None or gains is None or not gains.window_ns or not evidence.window.span_ns:
+        return None
+    return bound_of(evidence, thresholds)
+
+
+def _judged(evidence: Evidence, bound: Bound | None, thresholds: Thresholds) -> Verdict:
+    """The regime and the bottleneck with their reasons; a first sentence if there is no regime."""
     if evidence.gpu is not None and evidence.gains is not None:
-        verdict = _judge_device(evidence, thresholds)
-    elif evidence.gpu is not None:
-        why = [_busy_sentence(evidence), f"The run cannot be replayed: {evidence.no_replay}."]
-        verdict = unknown(evidence.window, why, {}, [_UNEXPLAINED])
-    elif evidence.host is not None:
-        verdict = judge_host(evidence.window, evidence.host, thresholds)
-    else:
-        is_snapshot = any(finding.code == "memory_snapshot" for finding in evidence.health)
-        reason, ask = (_SNAPSHOT, _ASK_MEMORY) if is_snapshot else (_NOTHING, RECORD_DEVICE)
-        verdict = unknown(evidence.window, [reason], {}, [ask])
-    if any(finding.code == "cold_start" for finding in evidence.health):
-        verdict.try_next.insert(0, _WARM_RUN)
-    # The first sentence gives the last reason of an unknown regime.
-    end = len(verdict.why) - (verdict.regime == UNKNOWN)
-    verdict.why[end:end] = [
-        *step_sentences(evidence, verdict.regime, thresholds),
-        *window_sentences(evidence, verdict.regime, thresholds),
-    ]
-    if evidence.gains is not None and verdict.bottleneck is not None:
-        verdict.why.extend(_lesser_sentences(evidence, thresholds))
-    verdict = with_doubts(verdict, evidence, thresholds)
-    bound = None
-    if evidence.gpu is not None and evidence.gains is not None and evidence.gains.window_ns:
-        bound = bound_of(evidence, thresholds)
-    said = headline(verdict, evidence, bound, thresholds)
-    verdict = replace(verdict, headline=said.rstrip(".") + ".")
-    verdict = with_omission(verdict, evidence, thresholds)
-    word = evidence.device_word
+        return _judge_device(evidence, bound, thresholds)
+    if evidence.gpu is not None:
+        reason = (f"The run cannot be replayed: {evidence.no_replay}", "")
+        why = [f"{_busy(evidence)}."]
+        return unknown(evidence.window, why, reason, {}, [_UNEXPLAINED])
+    if evidence.host is not None:
+        return judge_host(evidence.window, evidence.host, thresholds)
+    is_snapshot = any(finding.code == "memory_snapshot" for finding in evidence.health)
+    reason, ask = (_SNAPSHOT, _ASK_MEMORY) if is_snapshot else (_NOTHING, RECORD_DEVICE)
+    return unknown(evidence.window, [], reason, {}, [ask])
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+def _with_reasons(case: Case) -> Verdict:
+    """Other windows and the other side as reasons; the one for an unknown regime comes last."""
+    verdict = case.verdict
+    at = len(verdict.why) - (verdict.regime == UNKNOWN)
+    windows = [*step_sentences(case), *window_sentences(case)]
+    why = [*verdict.why[:at], *windows, *verdict.why[at:]]
+    is_replayed = case.bound is not None and verdict.bottleneck is not None
+    return replace(verdict, why=[*why, *_lesser_sentences(case)] if is_replayed else why)
+
+
+def _with_next(case: Case) -> Verdict:
+    """What to record next time: a warm run first, and last what a guess was made instead of."""
+    verdict, gains, first, last = case.verdict, case.evidence.gains, [], []
+    if case.finding("cold_start"):
+        first = [_WARM_RUN]
+    if verdict.margin is not None and verdict.bottleneck in ("python", UNRECORDED):
+        if gains is not None and not gains.work_ns.get("dispatch"):
+            last = [_RECORD_OPERATORS]
+        elif case.finding("no_stacks"):
+            last = [_RECORD_STACKS]
+    return replace(verdict, try_next=[*first, *verdict.try_next, *last])
+
+
+def _with_headline(case: Case) -> Verdict:
+    return replace(case.verdict, headline=f"{headline(case).rstrip('.')}.")
+
+
+def _in_its_words(case: Case) -> Verdict:
+    """With the device's word for a GPU, and the recorder's switches."""
+    verdict, word = case.verdict, case.evidence.device_word
     why, doubts, try_next = (
-        [in_words_of(word, _switched(evidence, text)) for text in texts]
+        [in_words_of(word, _switched(case, text)) for text in texts]
         for texts in (verdict.why, verdict.doubts, verdict.try_next)
     )
+    lowered_by = [
+        replace(each, sentence=in_words_of(word, _switched(case, each.sentence)))
+        for each in verdict.lowered_by
+    ]
     said = in_words_of(word, verdict.headline)
-    return replace(verdict, headline=said, why=why, doubts=doubts, try_next=try_next)
+    return replace(
+        verdict, headline=said, why=why, doubts=doubts, try_next=try_next, lowered_by=lowered_by
+    )
 
 
-def _switched(evidence: Evidence, text: str) -> str:
+def _switched(case: Case, text: str) -> str:
     """The text with the recorder's switches; stacks that were off cannot be switched off."""
-    text = in_switches_of(evidence.profiler, text)
-    has_stacks = all(each.code != "no_stacks" for each in evidence.health)
-    return text if has_stacks else text.replace("with_stack=False, ", "")
+    text = in_switches_of(case.evidence.profiler, text)
+    return text.replace("with_stack=False, ", "") if case.finding("no_stacks") else text
+
+
+# Each returns the verdict that follows from a case.
+STEPS: tuple[Callable[[Case], Verdict], ...] = (
+    _with_reasons,
+    _with_next,
+    _with_headline,
+    with_doubts,
+    _in_its_words,
+)
+
+
+# -- what bounds a window --------------------------------------------------------------------------
 
 
 def judge_briefly(period: Period, thresholds: Thresholds) -> tuple[str, str | None]:
@@ -116,7 +175,7 @@ def judge_briefly(period: Period, thresholds: Thresholds) -> tuple[str, str | No
     return verdict.regime, verdict.bottleneck
 
 
-def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
+def _judge_device(evidence: Evidence, bound: Bound | None, thresholds: Thresholds) -> Verdict:
     window, gpu, idle, gains = evidence.window, evidence.gpu, evidence.idle, evidence.gains
     assert gpu is not None and idle is not None and gains is not None
     span = window.span_ns
@@ -131,10 +190,10 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
         for name, ns in saved_ns.items()
         if ns > 0
     ]
-    why = steady_sentences(evidence, thresholds) or [_busy_sentence(evidence)]
-    if not gains.window_ns or not span:
-        return unknown(window, why, fractions, [], savings)
-    bound = bound_of(evidence, thresholds)
+    busy = steady_reason(evidence, thresholds) or (_busy(evidence), "")
+    if bound is None:
+        return unknown(window, [], busy, fractions, [], savings)
+    why = [f"{busy[0]}{busy[1]}."]
     regime, margin = bound.regime, bound.margin
     bottleneck = _advised(evidence, bound) or bound.bottleneck
     # A few ops are no more than an anecdote in a long trace.
@@ -142,8 +201,8 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     is_short = is_short and is_few(evidence.ops, evidence.repetition, thresholds)
     if is_short or is_anecdote(bottleneck, evidence.ops, evidence.repetition, thresholds):
         count = "1 GPU op was" if evidence.ops == 1 else f"{evidence.ops} GPU ops were"
-        why.append(f"Only {count} recorded, too few to represent a run.")
-        return unknown(window, why, fractions, [_MORE_WORK], savings)
+        reason = (f"Only {count} recorded, too few to represent a run", "")
+        return unknown(window, why, reason, fractions, [_MORE_WORK], savings)
     if bottleneck is None:
         # The largest of the window's parts, so that it can be looked up.
         ns, what = max(
@@ -154,16 +213,16 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
         known = recorded_meanwhile(evidence) if ns == idle.causes.get("untraced") else ""
         if known:
             what = f"waits without a call of the launching thread, in {known}"
-        why.append(
-            f"{share(ns, span)} of the window goes to {what}, which the trace does not explain: "
-            "it could turn the verdict either way."
+        reason = (
+            f"{share(ns, span)} of the window goes to {what}, which the trace does not explain",
+            ": it could turn the verdict either way",
         )
         unlinked = _RECORD_LAUNCHES if gains.work_ns.get("dispatch") else _RECORD_CALLS
         unlinked = _KEEP_LINKS if evidence.has_calls else unlinked
         next_ = [_MEANWHILE if known else _UNEXPLAINED if gpu.linked else unlinked]
         if ns == idle.causes.get("untraced") and not gains.work_ns.get("dispatch"):
-            next_.insert(0, RECORD_OPERATORS)
-        return unknown(window, why, fractions, next_, savings, margin)
+            next_ = [_RECORD_OPERATORS, *next_]
+        return unknown(window, why, reason, fractions, next_, savings, margin)
     gained = _gain_sentences(evidence, bound, bottleneck, thresholds)
     agrees = REGIMES[side_by_time(gpu, idle, gains)] == regime
     # The reason comes first: the gains, if a busy device is not the bottleneck.
@@ -175,7 +234,7 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     if kind in (*LIMITS, UNKNOWN_LIMIT) and gains.device > 0:
         rest, gain = named_rest(evidence, thresholds), percent(gains.device)
         advice[0] += f" In half the device's time, {rest} would be {gain} shorter."
-    return Verdict("", regime, bottleneck, "high", window, fractions, why, savings, margin, advice)
+    return Verdict("", regime, bottleneck, "none", window, fractions, why, savings, margin, advice)
 
 
 def _advised(evidence: Evidence, bound: Bound) -> str | None:
@@ -202,12 +261,12 @@ def _removed(evidence: Evidence) -> dict[str, float]:
     return largest_first(removed)
 
 
-def _busy_sentence(evidence: Evidence) -> str:
+def _busy(evidence: Evidence) -> str:
     gpu, span = evidence.gpu, evidence.window.span_ns
     assert gpu is not None
     return (
         f"The GPU was busy for {share(gpu.busy_ns, span)} of {named_window(evidence.window)} "
-        f"({duration(gpu.busy_ns)} of {duration(span)})."
+        f"({duration(gpu.busy_ns)} of {duration(span)})"
     )
 
 
@@ -255,10 +314,11 @@ def _gain_sentences(
     return sentences
 
 
-def _lesser_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
+def _lesser_sentences(case: Case) -> list[str]:
     """How far the other side is from bounding the window, and how launches reach the device."""
-    causal, launch, bound = evidence.causal, evidence.launch, bound_of(evidence, thresholds)
-    assert causal is not None
+    evidence, thresholds, bound = case.evidence, case.thresholds, case.bound
+    causal, launch = evidence.causal, evidence.launch
+    assert causal is not None and bound is not None
     is_host, sentences = bound.side == "host", []
     if causal.flip is not None and causal.flip <= thresholds.told_flip and not bound.by_time:
         side, other = ("host", "GPU") if is_host else ("GPU", "host")

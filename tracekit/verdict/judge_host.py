@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tracekit.causes import UNRECORDED, cause_of, words
 from tracekit.evidence.model import Gpu, HostThread, Idle, Window
-from tracekit.text import counted, duration, share
+from tracekit.text import counted, duration, lowered, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Saving, Verdict
 from tracekit.verdict.next_steps import waits_for_workers
@@ -28,14 +28,21 @@ _OVERHEADS = (
 
 def unknown(
     window: Window,
-    why: list[str],
+    why: Sequence[str],
+    reason: tuple[str, str],
     shares: dict[str, float],
-    next_: list[str],
+    next_: Sequence[str],
     savings: Sequence[Saving] = (),
     margin: float | None = None,
 ) -> Verdict:
-    """The verdict that the regime is unknown."""
-    return Verdict("", UNKNOWN, None, "none", window, shares, why, [*savings], margin, next_)
+    """The verdict that the regime is unknown. The last reason says why: the part that the first
+    sentence gives, and the rest."""
+    said, rest = reason
+    headline = f"The trace does not tell what holds this run up: {lowered(said)}"
+    return Verdict(
+        headline, UNKNOWN, None, "none", window, shares, [*why, f"{said}{rest}."], [*savings],
+        margin, [*next_],
+    )  # fmt: skip
 
 
 def times_of(found: Gpu | Idle | HostThread, names: Sequence[str]) -> dict[str, int]:
@@ -65,35 +72,36 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
     if waited_ns is not None and waited_ns < thresholds.small_gain * span:
         return _judge_late_host(window, host, fractions, why)
     if host.launches:
-        why.append(
-            f"{counted(host.launches, 'call')} launched work on a device that was not recorded: "
-            "the trace cannot tell which side is the bottleneck."
+        reason = (
+            f"{counted(host.launches, 'call')} launched work on a device that was not recorded",
+            ": the trace cannot tell which side is the bottleneck",
         )
-        return unknown(window, why, fractions, [_lost_kernels(host)])
+        return unknown(window, why, reason, fractions, [_lost_kernels(host)])
     if host.device_evidence:
         if host.device_read_ns:
             why.append(
                 f"{duration(host.device_read_ns)} is in operators that read or copy values of the "
                 "device, and wait for it: that is no work of the host, whatever its part's name."
             )
-        why.append(
-            f"This job uses the GPU ({host.device_evidence}), whose work was not recorded: the "
-            "trace cannot tell whether the device or the host is the bottleneck."
+        reason = (
+            f"This job uses the GPU ({host.device_evidence}), whose work was not recorded",
+            ": the trace cannot tell whether the device or the host is the bottleneck",
         )
-        return unknown(window, why, fractions, [RECORD_DEVICE])
+        return unknown(window, why, reason, fractions, [RECORD_DEVICE])
     if not span or explained_ns < thresholds.recorded_share * span:
-        why.append(
+        reason = (
             f"{counted(host.operators, 'operator')} and the other recorded slices cover only "
-            f"{share(explained_ns, span)} of it: the trace does not show what the host did."
+            f"{share(explained_ns, span)} of it",
+            ": the trace does not show what the host did",
         )
-        return unknown(window, why, fractions, [])
+        return unknown(window, why, reason, fractions, [])
     if host.communication_ns > host.remote_ns and explained_ns == host.communication_ns:
-        why.append(
+        reason = (
             f"Only collectives were recorded on the busiest thread "
-            f"({share(host.communication_ns, span)}), and no thread that waits for them: the trace "
-            "does not show that they hold anyone up."
+            f"({share(host.communication_ns, span)}), and no thread that waits for them",
+            ": the trace does not show that they hold anyone up",
         )
-        return unknown(window, why, fractions, [])
+        return unknown(window, why, reason, fractions, [])
     overhead = sum(overheads.values())
     worked = host.compute_ns + host.communication_ns
     bound = weigh(overhead / span, worked / span)
@@ -126,7 +134,7 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
             )
     is_remote = bottleneck == "communication" and waits_for_workers(host)
     return Verdict(
-        "", bound.regime, bottleneck, "high", window, fractions, why, savings, bound.margin,
+        "", bound.regime, bottleneck, "none", window, fractions, why, savings, bound.margin,
         [words("next")["workers" if is_remote else bottleneck]],
     )  # fmt: skip
 
@@ -153,7 +161,7 @@ def _judge_late_host(
     }
     bottleneck = max(times, key=lambda name: times[name])
     return Verdict(
-        "", OVERHEAD, bottleneck, "low", window, fractions, why, [], None, [_lost_kernels(host)]
+        "", OVERHEAD, bottleneck, "none", window, fractions, why, [], None, [_lost_kernels(host)]
     )
 
 

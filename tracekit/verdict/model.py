@@ -48,6 +48,17 @@ class Saving(Struct, frozen=True):
     trace does not show whether math or memory does. None: there are no such kernels."""
 
 
+class FoundDoubt(Struct, frozen=True):
+    """Something that lowers the confidence of a verdict (tracekit/verdict/doubts.py)."""
+
+    code: str
+    """What is doubtful, in a word that stays the same."""
+    sentence: str
+    """The same as a sentence."""
+    stated: bool
+    """Whether the first sentence or the margin says it already."""
+
+
 class Verdict(Struct, frozen=True):
     """The judgement on a window.
 
@@ -82,6 +93,8 @@ class Verdict(Struct, frozen=True):
     """What to do or record next, as sentences."""
     doubts: list[str] = field(default_factory=list)
     """What lowers the confidence, as sentences."""
+    lowered_by: list[FoundDoubt] = field(default_factory=list)
+    """What lowers the confidence, also where the first sentence or the margin shows it."""
 
 
 class Analysis(Shown, frozen=True):

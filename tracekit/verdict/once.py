@@ -72,14 +72,15 @@ def without_once(causal: Causal, event: OneOffEvent) -> Causal:
     return replace(causal, gains=left, flip=None)
 
 
-def steady_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
-    """What was left out of the judged window, and what remains of it."""
+def steady_reason(evidence: Evidence, thresholds: Thresholds) -> tuple[str, str] | None:
+    """What remains of the judged window without what happened once, and what that was; None: hardly
+    anything was left out."""
     gpu, gains, window = evidence.gpu, evidence.gains, evidence.window
     if gpu is None or gains is None or gains.one_offs_ns < thresholds.named_gain * window.span_ns:
-        return []
+        return None
     alike = _by_name(evidence)
     if not alike:
-        return []
+        return None
     longest = sorted(alike.items(), key=lambda item: -_excess_ns(item[1]))[:_NAMED]
     named = ", ".join(
         f"{_times(events)}{name} {duration(_excess_ns(events))}" for name, events in longest
@@ -87,11 +88,11 @@ def steady_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
     more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
     busy_ns, span_ns, left_ns = gpu.busy_ns, window.span_ns, gains.recorded_ns
     left = share(steady_busy_ns(gpu, gains), left_ns)
-    return [
+    return (
         f"The GPU was busy for {share(busy_ns, span_ns)} of {named_window(window)} "
-        f"({duration(span_ns)}), {left} of the {duration(left_ns)} without one-offs: "
-        f"{named}{more}."
-    ]
+        f"({duration(span_ns)}), {left} of the {duration(left_ns)} without one-offs",
+        f": {named}{more}",
+    )
 
 
 def named_window(window: Window) -> str:

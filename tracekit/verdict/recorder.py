@@ -2,52 +2,28 @@
 
 A profiler drops kernels, misses ends, starts late, and slows the host down. The question `health`
 finds where (queries/facts, the files whose rows go into `recorder_finding`); each rule here says
-how much of a verdict a finding leaves, and what to record instead.
+how much of a verdict a finding leaves. words.csv says what to `record` instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from tracekit.causes import words
-from tracekit.evidence.model import Evidence, Finding, Window, forbids_verdicts
+from tracekit.evidence.model import Evidence, Finding, Window
 from tracekit.replay.model import Causal
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.confidence import LEVELS, MOST_REASONS
-from tracekit.verdict.model import Analysis, Verdict
+from tracekit.verdict.case import Case, Doubt
+from tracekit.verdict.model import Analysis
 from tracekit.verdict.once import named_window
 from tracekit.verdict.regime import OVERHEAD, UNKNOWN, Bound, bound_of, steady_busy_ns
-from tracekit.verdict.windows import is_few
+from tracekit.verdict.sentences import beside_unrecorded
 
-# In ascending order; `none` belongs to an unknown regime.
-_LEVELS = ("none", *reversed(LEVELS))
-
-
-class RuleInput(Struct, frozen=True):
-    """The input of the rules."""
-
-    verdict: Verdict
-    evidence: Evidence
-    findings: Mapping[str, Finding]
-    """By code."""
-    thresholds: Thresholds
-
-
-class Omission(Struct, frozen=True):
-    """The effect of a finding on a verdict."""
-
-    code: str
-    sentence: str
-    leaves: str
-    """The highest confidence that it leaves; `none`: the regime is unknown."""
-
-
-# Returns the highest confidence that a finding leaves; None: the finding does not matter.
-Rule = Callable[[RuleInput, Finding], "str | None"]
+# Returns the highest confidence that a finding leaves, `none` where it leaves no regime; None: the
+# finding does not matter.
+Leaves = Callable[[Case, Finding], "str | None"]
 
 
 def bound_of_verdict(analysis: Analysis, thresholds: Thresholds) -> Bound:
@@ -63,7 +39,8 @@ def bound_of_verdict(analysis: Analysis, thresholds: Thresholds) -> Bound:
 def without_recorder(evidence: Evidence) -> Evidence:
     """The evidence without effects of the recorder: the first collective's wait for late ranks is
     not communication, and gaps in replays cost nothing."""
-    findings, gpu, causal = _by_code(evidence), evidence.gpu, evidence.causal
+    findings = {each.code: each for each in evidence.health}
+    gpu, causal = evidence.gpu, evidence.causal
     if evidence.host is not None and "truncated" in findings:
         # The last wait that was read need not be the last one.
         evidence = replace(evidence, host=replace(evidence.host, last_wait_ns=None))
@@ -94,60 +71,6 @@ def without_queued(causal: Causal, window: Window, health: Sequence[Finding]) ->
     return replace(causal, gains=gains.without(ns))
 
 
-def with_omission(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdict:
-    """The verdict with the recorder's omission as its first reason, and with a confidence that
-    fits."""
-    case = RuleInput(verdict, evidence, _by_code(evidence), thresholds)
-    found = []
-    for codes, rule in RULES:
-        omissions = (
-            Omission(each.code, _sentence(each), leaves)
-            for each in (case.findings[code] for code in codes if code in case.findings)
-            if (leaves := rule(case, each))
-        )
-        found += [*omissions][:1]
-    found += [each for each in [_costly(case)] if each]
-    if not found:
-        return verdict
-    level = min((each.leaves for each in found), key=_LEVELS.index)
-    if level == "none":
-        found = [each for each in found if each.leaves == level]
-    sentences = [each.sentence for each in found]
-    advice = [words("record")[each.code] for each in found]
-    if level == "none":
-        # The remaining reasons and prices are only about the work that happened to be recorded.
-        rest = [] if forbids_verdicts(evidence.health) else verdict.why[:1]
-        why = [*sentences, *rest][:MOST_REASONS]
-        unknown = replace(verdict, regime=UNKNOWN, bottleneck=None, confidence="none", margin=None)
-        return replace(
-            unknown, headline=sentences[0], why=why, savings=[], try_next=advice, doubts=sentences
-        )
-    # What recording cost stands beside the window's length; the rest comes before the regime.
-    costs = ("recorder_cost", "profiler_dilation")
-    first = [each.sentence for each in found if each.code not in costs][:1]
-    lowering = [
-        each.sentence
-        for each in found
-        if each.leaves != LEVELS[0] or words("doubt").get(each.code) in verdict.doubts
-    ]
-    doubts = [*lowering, *verdict.doubts]
-    if is_few(evidence.ops, evidence.repetition, thresholds):
-        # How long they take without the profiler matters less than how few they are.
-        doubts = [*verdict.doubts, *lowering]
-    return replace(
-        verdict,
-        headline=" ".join([*first, verdict.headline]),
-        doubts=doubts,
-        confidence=min(verdict.confidence, level, key=_LEVELS.index),
-        why=[*sentences, *verdict.why][:MOST_REASONS],
-        try_next=[*advice, *verdict.try_next],
-    )
-
-
-def _by_code(evidence: Evidence) -> dict[str, Finding]:
-    return {each.code: each for each in evidence.health}
-
-
 def _share(finding: Finding, evidence: Evidence) -> float:
     """The finding's time as a fraction of the GPU-active span, which it concerns; a step has its
     part of it."""
@@ -157,11 +80,7 @@ def _share(finding: Finding, evidence: Evidence) -> float:
     return (finding.time_ns or 0) / whole_ns if whole_ns else 0.0
 
 
-def _sentence(finding: Finding) -> str:
-    return f"{finding.message[0].upper()}{finding.message[1:]}."
-
-
-def _cut(case: RuleInput, finding: Finding) -> str:
+def _cut(case: Case, finding: Finding) -> str:
     """The file is cut off. GPU events are written last: if there are none, they may be the missing
     part, and are if anything tells of a GPU."""
     evidence = case.evidence
@@ -171,30 +90,24 @@ def _cut(case: RuleInput, finding: Finding) -> str:
     return "none" if evidence.host is not None and evidence.host.device_evidence else "low"
 
 
-def _nothing(case: RuleInput, finding: Finding) -> str:
+def _nothing(case: Case, finding: Finding) -> str:
     """The recording has a start, a capture, an end or a sample in place of the work."""
     return "none"
 
 
-def _unread(case: RuleInput, finding: Finding) -> str | None:
+def _unread(case: Case, finding: Finding) -> str | None:
     """Events of a form that is not analysed, in a trace where nothing else is, or where they are
     most of the host's."""
-    if "unread_device" in case.findings:
-        # That says more.
-        return None
     if case.evidence.gpu is None and case.evidence.host is None:
         return "none"
     return "none" if finding.severity == "error" and case.verdict.regime == OVERHEAD else None
 
 
-def _lost(case: RuleInput, finding: Finding) -> str | None:
+def _lost(case: Case, finding: Finding) -> str | None:
     """Kernels of graph replays, of a session's first or last launches, or of others are missing.
     If most are, nobody knows what the run did. A step without its last kernels is
     judged if it is the only one.
     """
-    if finding.code == "lost_kernels" and "thinned_file" in case.findings:
-        # That says more.
-        return None
     if finding.severity == "error":
         return "none"
     if finding.code in ("dropped_at_start", "lost_kernels"):
@@ -205,22 +118,22 @@ def _lost(case: RuleInput, finding: Finding) -> str | None:
     return "low" if _share(finding, case.evidence) >= case.thresholds.lost_share else None
 
 
-def _misdated(case: RuleInput, finding: Finding) -> str | None:
+def _misdated(case: Case, finding: Finding) -> str | None:
     """Most of the device's times are not on the host's clock: nobody knows what waits for what."""
     return "none" if finding.severity == "error" else None
 
 
-def _negative(case: RuleInput, finding: Finding) -> str | None:
+def _negative(case: Case, finding: Finding) -> str | None:
     """Work whose length is not known counts as none."""
     return "low" if finding.count >= case.thresholds.lost_share * case.evidence.ops else None
 
 
-def _unended(case: RuleInput, finding: Finding) -> str | None:
+def _unended(case: Case, finding: Finding) -> str | None:
     """Python frames without an end: the time that they cover counts as Python's."""
     return "low" if case.verdict.bottleneck == "python" else None
 
 
-def _skewed(case: RuleInput, finding: Finding) -> str | None:
+def _skewed(case: Case, finding: Finding) -> str | None:
     """The first collective waits for ranks that record later. It is a one-off; if it takes most of
     the window, hardly anything is left to judge."""
     if not finding.time_ns or finding.time_ns > case.evidence.window.span_ns:
@@ -231,7 +144,7 @@ def _skewed(case: RuleInput, finding: Finding) -> str | None:
     return "low" if share >= case.thresholds.unseen_share else "medium"
 
 
-def _queued(case: RuleInput, finding: Finding) -> str | None:
+def _queued(case: Case, finding: Finding) -> str | None:
     """Something that was not recorded held the device up, and the host waited for it."""
     if case.evidence.window.kind != "gpu_active":
         return None
@@ -239,12 +152,12 @@ def _queued(case: RuleInput, finding: Finding) -> str | None:
     return "low" if _share(finding, case.evidence) > case.thresholds.unseen_share else "medium"
 
 
-def _started_late(case: RuleInput, finding: Finding) -> str | None:
+def _started_late(case: Case, finding: Finding) -> str | None:
     """Something that was not recorded held the device up before the window begins."""
     return "high" if case.evidence.window.kind == "gpu_active" else None
 
 
-def _gaps(case: RuleInput, finding: Finding) -> str | None:
+def _gaps(case: Case, finding: Finding) -> str | None:
     """Equal gaps between the kernels of replays, which may be the recorder's."""
     if case.verdict.regime == UNKNOWN:
         return None
@@ -252,46 +165,49 @@ def _gaps(case: RuleInput, finding: Finding) -> str | None:
     return "low" if rests else "medium"
 
 
-def _costly(case: RuleInput) -> Omission | None:
-    """The recorder's own cost, as measured; or as estimated from its events, if it could be all
-    that the device waits for."""
-    measured = case.findings.get("profiler_dilation")
-    if case.verdict.margin is None:
-        return None
+def _measured_cost(case: Case, finding: Finding) -> str | None:
+    """The recorder's own cost, as measured."""
     gains = case.evidence.gains
     if case.verdict.regime != OVERHEAD:
-        finding = measured or case.findings.get("recorder_cost")
-        if finding is None or gains is None or case.evidence.gpu is None:
-            return None
-        # If recording makes a device-bound window longer, the device waits for a recorded host. As
-        # recorded, the device would bound it, too, if the host could not give back as much.
-        is_longer = (gains.recorder_ns or 0) >= case.thresholds.small_gain * gains.recorded_ns
-        device = gains.device * gains.window_ns / gains.recorded_ns if is_longer else 0.0
-        if not is_longer or _waited(case.evidence, case.verdict.margin) < device:
-            return None
-        return Omission(finding.code, _sentence(finding), "low")
-    if measured is not None and gains is not None and gains.recorder_ns:
-        return Omission(measured.code, _sentence(measured), "high")
-    estimated = case.findings.get("recorder_cost")
-    if estimated is None:
+        return _turning_cost(case)
+    is_counted = case.verdict.margin is not None and gains is not None and gains.recorder_ns
+    return "high" if is_counted else None
+
+
+def _estimated_cost(case: Case, finding: Finding) -> str | None:
+    """The same as estimated from its events, if it could be all that the device waits for."""
+    margin = case.verdict.margin
+    if case.verdict.regime != OVERHEAD:
+        return _turning_cost(case)
+    if margin is None or _share(finding, case.evidence) < _waited(case.evidence, margin):
         return None
-    if _share(estimated, case.evidence) >= _waited(case.evidence, case.verdict.margin):
-        return Omission(estimated.code, _sentence(estimated), "low")
-    told = _often_costlier(case)
-    return Omission(estimated.code, told, "medium") if told else None
+    return "low"
 
 
-def _often_costlier(case: RuleInput) -> str:
-    """The sentence if recording, at what it often costs beyond the estimate, may leave a window in
-    which the device is busy most of the time, and nothing else is doubtful."""
+def _turning_cost(case: Case) -> str | None:
+    """If recording makes a device-bound window longer, the device waits for a recorded host. As
+    recorded, the device would bound it, too, if the host could not give back as much."""
+    gains, margin = case.evidence.gains, case.verdict.margin
+    if margin is None or gains is None or case.evidence.gpu is None:
+        return None
+    if (gains.recorder_ns or 0) < case.thresholds.small_gain * gains.recorded_ns:
+        return None
+    device = gains.device * gains.window_ns / gains.recorded_ns
+    return "low" if _waited(case.evidence, margin) >= device else None
+
+
+def _often_costlier(case: Case) -> str | None:
+    """Recording, at what it often costs beyond the estimate, may leave a window in which the device
+    is busy most of the time."""
     gains, gpu = case.evidence.gains, case.evidence.gpu
-    is_sure = case.verdict.confidence == LEVELS[0]
-    if not is_sure or gains is None or gpu is None or not gains.recorder_ns:
-        return ""
+    if case.verdict.regime != OVERHEAD or not case.finding("recorder_cost"):
+        return None
+    if gains is None or gpu is None or not gains.recorder_ns:
+        return None
     often, busy_ns = case.thresholds.recorder_often, steady_busy_ns(gpu, gains)
     left_ns = gains.recorded_ns - often * gains.recorder_ns
     if 2 * busy_ns < left_ns or 2 * busy_ns >= gains.window_ns:
-        return ""
+        return None
     return (
         f"Recording made {named_window(case.evidence.window)} at least "
         f"{duration(gains.recorder_ns)} longer, and often costs {often:g} times this least: "
@@ -308,19 +224,63 @@ def _waited(evidence: Evidence, margin: float) -> float:
     return max(0, idle.waits_for_host_ns - once_ns) / span_ns
 
 
-# Codes of findings with their rule; the first finding that matters is reported.
-RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
-    (("truncated",), _cut),
-    (("starts_before_launch",), _misdated),
-    (("negative_duration",), _negative),
-    (("begin_end_events", "no_time", "no_category"), _unread),
-    (("unread_device",), _nothing),
-    (("merged_ranks",), _nothing),
-    (("thinned_file", "no_work_recorded", "captured_only", "launches_alone"), _nothing),
-    (("graph_without_kernels", "dropped_at_start", "dropped_at_end", "lost_kernels"), _lost),
-    (("unended_calls",), _unended),
-    (("arrival_skew",), _skewed),
-    (("queued_before",), _queued),
-    (("started_late",), _started_late),
-    (("recorder_gaps",), _gaps),
-)
+def _lacks_the_device(case: Case) -> str | None:
+    """Only the host's last wait for the device tells who holds the run up."""
+    host = case.evidence.host
+    if case.evidence.gpu is not None or host is None or not host.launches:
+        return None
+    return f"{beside_unrecorded(case)}." if case.verdict.regime != UNKNOWN else None
+
+
+# -- the rows --------------------------------------------------------------------------------------
+
+
+def _fault(code: str, leaves: Leaves, *unless: str, opens: bool = True) -> Doubt:
+    """The doubt because of a finding, unless there are others, which say more."""
+
+    def caps(case: Case) -> str | None:
+        finding = case.finding(code)
+        return leaves(case, finding) if finding else None
+
+    def says(case: Case) -> str | None:
+        finding = case.finding(code)
+        if finding is None or caps(case) is None:
+            return None
+        return f"{finding.message[0].upper()}{finding.message[1:]}."
+
+    return Doubt(code, says, caps=caps, unless=unless, of_recorder=True, opens=opens)
+
+
+def _first_of(codes: tuple[str, ...], leaves: Leaves, *unless: str) -> Iterator[Doubt]:
+    """Doubts because of findings of which only the first that matters is given."""
+    for number, code in enumerate(codes):
+        yield _fault(code, leaves, *unless, *codes[:number])
+
+
+_UNREAD = ("begin_end_events", "no_time", "no_category")
+_EMPTY = ("thinned_file", "no_work_recorded", "captured_only", "launches_alone")
+_LOST = ("graph_without_kernels", "dropped_at_start", "dropped_at_end")
+# Rows of DOUBTS (tracekit/verdict/doubts.py).
+FAULTS: tuple[Doubt, ...] = (
+    _fault("truncated", _cut),
+    _fault("starts_before_launch", _misdated),
+    _fault("negative_duration", _negative),
+    _fault("unread_device", _nothing),
+    *_first_of(_UNREAD, _unread, "unread_device"),
+    _fault("merged_ranks", _nothing),
+    *_first_of(_EMPTY, _nothing),
+    *_first_of(_LOST, _lost),
+    _fault("lost_kernels", _lost, "thinned_file", *_LOST),
+    _fault("unended_calls", _unended),
+    _fault("arrival_skew", _skewed),
+    _fault("queued_before", _queued),
+    _fault("started_late", _started_late),
+    _fault("recorder_gaps", _gaps),
+    # What recording cost stands beside the window's length.
+    _fault("profiler_dilation", _measured_cost, opens=False),
+    _fault("recorder_cost", _estimated_cost, "profiler_dilation", opens=False),
+    # Its estimate is the least, and what to do is the same.
+    Doubt("recorder_cost", _often_costlier, caps="medium", if_sure=True, of_recorder=True,
+          unless=("profiler_dilation", "recorder_cost")),
+    Doubt("unrecorded_device", _lacks_the_device, caps="low", stated=True, of_recorder=True),
+)  # fmt: skip

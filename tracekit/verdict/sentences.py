@@ -5,11 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tracekit.causes import UNKNOWN_LIMIT, UNRECORDED, words
-from tracekit.evidence.model import (
-    Evidence,
-)
+from tracekit.evidence.model import Evidence
 from tracekit.text import duration, lowered, percent, share
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.case import Case
 from tracekit.verdict.model import Verdict
 from tracekit.verdict.once import (
     also_once,
@@ -24,7 +23,6 @@ from tracekit.verdict.regime import (
     COMPUTE,
     OVERHEAD,
     UNKNOWN,
-    Bound,
     bound_of,
     guessed_ns,
     is_close,
@@ -39,33 +37,20 @@ _NAMED = 3
 _MEANWHILE = 0.25
 
 
-def headline(
-    verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds: Thresholds
-) -> str:
+def headline(case: Case) -> str:
     """The sentence; where the margin is small, windows disagree or the two sides take turns, it
     says so."""
-    if verdict.regime == UNKNOWN or verdict.bottleneck is None:
-        reason = verdict.why[-1].partition(": ")[0].partition("; ")[0]
-        open_ = f"The trace does not tell what holds this run up: {lowered(reason)}"
-        return f"{open_}{_repeating(evidence)}"
+    verdict, evidence, thresholds = case.verdict, case.evidence, case.thresholds
+    if verdict.regime == UNKNOWN:
+        # Whoever found no regime has said why.
+        return f"{verdict.headline}{_repeating(evidence)}"
     if evidence.gpu is None and evidence.host is not None and evidence.host.launches:
-        return _beside_unrecorded(verdict, evidence, thresholds)
-    regime, bottleneck = verdict.regime, verdict.bottleneck
-    if bound is not None and (waits := waits_for_rank(evidence, thresholds)):
-        rest = without_rank_wait(evidence)
-        bound = bound_of(rest, thresholds)
-        is_same = bound.regime == regime and bottleneck != "communication"
-        left = bottleneck if is_same else bound.bottleneck
-        verdict = replace(verdict, regime=bound.regime, bottleneck=left, margin=bound.margin)
-        said = waits
-        if left is not None:
-            other_work = _said(verdict, rest, bound, thresholds)
-            said = f"{waits}; apart from that, {lowered(other_work)}"
-            if is_same and not is_headline_wait(evidence, thresholds):
-                said = f"{other_work}. {waits}"
+        return f"{_of_host(case)}. {beside_unrecorded(case)}"
+    if case.bound is not None and (waits := waits_for_rank(evidence, thresholds)):
+        said = _beside_rank_wait(case, waits)
     else:
-        said = _said(verdict, evidence, bound, thresholds)
-    other = differing_window(evidence, regime, thresholds)
+        said = _said(case)
+    other = differing_window(case)
     also, is_open = "", other is None or other.window.kind != "trace"
     if once := mostly_once(evidence):
         said = f"{once}{lowered(said)}"
@@ -73,32 +58,48 @@ def headline(
         also = also_once(evidence, thresholds)
     if is_open and (also := also or outside(evidence, thresholds)):
         said = f"{said}. {also}"
-    if steps := other_steps(evidence, regime, bottleneck, thresholds):
+    if steps := other_steps(case):
         said = f"{said}. {steps}"
     elif other is not None:
-        said = f"{said}. {differs(evidence, bottleneck, other, thresholds)}"
+        said = f"{said}. {differs(case, other)}"
     return said
 
 
-def _beside_unrecorded(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str:
-    """The sentence if only the host's last wait for the device tells who holds the run up."""
-    waited_ns = (evidence.host and evidence.host.last_wait_ns) or 0
+def beside_unrecorded(case: Case) -> str:
+    """A sentence on the host's last wait for a device that was not recorded, if only that tells who
+    holds the run up."""
+    waited_ns = (case.evidence.host and case.evidence.host.last_wait_ns) or 0
     return (
-        f"{_of_host(verdict, evidence, thresholds)}. The GPU's work was not recorded, but the "
-        f"host's last wait for it takes only {duration(waited_ns)} of "
-        f"{duration(evidence.window.span_ns)}"
+        f"The GPU's work was not recorded, but the host's last wait for it takes only "
+        f"{duration(waited_ns)} of {duration(case.evidence.window.span_ns)}"
     )
 
 
-def _said(verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds: Thresholds) -> str:
+def _beside_rank_wait(case: Case, waits: str) -> str:
+    """What holds the run up apart from its waits for another rank."""
+    verdict, rest = case.verdict, without_rank_wait(case.evidence)
+    bound = bound_of(rest, case.thresholds)
+    is_same = bound.regime == verdict.regime and verdict.bottleneck != "communication"
+    left = verdict.bottleneck if is_same else bound.bottleneck
+    if left is None:
+        return waits
+    verdict = replace(verdict, regime=bound.regime, bottleneck=left, margin=bound.margin)
+    other_work = _said(Case(verdict, rest, case.thresholds, bound))
+    if is_same and not is_headline_wait(case.evidence, case.thresholds):
+        return f"{other_work}. {waits}"
+    return f"{waits}; apart from that, {lowered(other_work)}"
+
+
+def _said(case: Case) -> str:
+    bound = case.bound
     if bound is not None and bound.takes_turns:
-        return _turns(evidence, thresholds)
+        return _turns(case.evidence, case.thresholds)
     if bound is not None and bound.is_even:
         return (
             "Host and GPU are about even: without the profiler, halving the host's work would gain "
             f"{percent(bound.host)}, halving the GPU's {percent(bound.device)}"
         )
-    return _nearly_busy(verdict, evidence) or _one_side(verdict, evidence, bound, thresholds)
+    return _nearly_busy(case) or _one_side(case)
 
 
 def _repeating(evidence: Evidence) -> str:
@@ -121,13 +122,15 @@ def _repeating(evidence: Evidence) -> str:
     )
 
 
-def _nearly_busy(verdict: Verdict, evidence: Evidence) -> str:
+def _nearly_busy(case: Case) -> str:
     """The sentence if recording alone may make the host the slower side of a device that is busy
     most of the time."""
-    gpu, causal = evidence.gpu, evidence.causal
-    if gpu is None or causal is None or verdict.regime != OVERHEAD or not causal.gains.recorder_ns:
+    gpu, causal = case.evidence.gpu, case.evidence.causal
+    if gpu is None or causal is None or case.verdict.regime != OVERHEAD:
         return ""
     gains = causal.gains
+    if not gains.recorder_ns:
+        return ""
     busy_ns = min(steady_busy_ns(gpu, gains), gains.window_ns)
     slower = gains.recorded_ns / gains.window_ns
     if 2 * busy_ns < gains.window_ns or causal.flip is None or slower < causal.flip:
@@ -139,17 +142,16 @@ def _nearly_busy(verdict: Verdict, evidence: Evidence) -> str:
     )
 
 
-def _one_side(
-    verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds: Thresholds
-) -> str:
+def _one_side(case: Case) -> str:
     """The side that holds the run up; the other one, too, if the margin is small and it gains."""
+    verdict, bound, thresholds = case.verdict, case.bound, case.thresholds
     is_hosts = verdict.regime == OVERHEAD
     if bound is None:
         said, other = _of_cpu(verdict), "the work" if is_hosts else "overhead"
     elif is_hosts:
-        said, other = _of_host(verdict, evidence, thresholds), "the GPU"
+        said, other = _of_host(case), "the GPU"
     else:
-        said, other = _of_device(verdict, evidence, thresholds), "the host"
+        said, other = _of_device(case), "the host"
     # A host that hardly gains does not hold a busy device up.
     is_far = bound is not None and not is_hosts and bound.host < thresholds.small_gain
     if is_far or not is_close(verdict.margin, thresholds):
@@ -158,8 +160,8 @@ def _one_side(
     return f"{what}, with {other} close behind{colon}{why}"
 
 
-def _of_host(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str:
-    does = _host_does(str(verdict.bottleneck), evidence, thresholds)
+def _of_host(case: Case) -> str:
+    does = _host_does(str(case.verdict.bottleneck), case.evidence, case.thresholds)
     return f"The host holds this run up: {does}"
 
 
@@ -241,11 +243,12 @@ def recorded_meanwhile(evidence: Evidence) -> str:
     return " and ".join(named[:2])
 
 
-def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str:
+def _of_device(case: Case) -> str:
     """What holds a device-bound run up. If several causes gain about as much, all are named, unless
     the host alone keeps the first from gaining more; what takes most kernel time, if the trace does
     not show the kernels' limit."""
-    bottleneck, causal = str(verdict.bottleneck), evidence.causal
+    evidence, thresholds = case.evidence, case.thresholds
+    bottleneck, causal = str(case.verdict.bottleneck), evidence.causal
     assert causal is not None
     kinds, device = kinds_of(evidence, thresholds), words("device_does")
     does = device[kinds.get(bottleneck, bottleneck)]
@@ -255,7 +258,7 @@ def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> 
         open_ = "the trace does not show whether math or memory is the limit"
         return f"{does}: {evidence.dominant}; {open_}" if evidence.dominant else f"{does}; {open_}"
     (*others, last), is_capped = limits_alike(bottleneck, causal.gains, thresholds)
-    is_open = not is_close(verdict.margin, thresholds)
+    is_open = not is_close(case.verdict.margin, thresholds)
     if not others and is_capped and is_open and causal.flip is not None:
         return f"{does}; the host comes next, once the GPU is {causal.flip:.2g} times faster"
     if not others:

@@ -11,6 +11,7 @@ from tracekit.causes import UNRECORDED
 from tracekit.evidence.model import Evidence, Period, Repetition, Window
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.case import Case
 from tracekit.verdict.regime import UNKNOWN, bound_by, bound_of, is_close
 
 _NAMED = 3
@@ -18,16 +19,16 @@ _NAMED = 3
 _OF_OPERATORS = "first operator to last"
 
 
-def differing_window(evidence: Evidence, regime: str, thresholds: Thresholds) -> Period | None:
+def differing_window(case: Case) -> Period | None:
     """The window with a different regime from the judged one: the GPU-active span if a marked step
     is judged; the whole trace if the span of a single pass is judged and the host works before it,
     or the span of a host's operators, and more is recorded before or after it.
     """
-    window = evidence.window
+    evidence, thresholds, window = case.evidence, case.thresholds, case.evidence.window
     outer = {"step": "gpu_active", "gpu_active": "trace", "host_active": "trace"}
     other = outer.get(window.kind)
     for each in evidence.windows:
-        if each.window.kind != other or each.regime in (regime, UNKNOWN):
+        if each.window.kind != other or each.regime in (case.verdict.regime, UNKNOWN):
             continue
         lead_ns = window.start_ns - each.window.start_ns
         is_led = lead_ns >= thresholds.small_gain * each.window.span_ns
@@ -39,14 +40,13 @@ def differing_window(evidence: Evidence, regime: str, thresholds: Thresholds) ->
     return None
 
 
-def other_steps(
-    evidence: Evidence, regime: str, bottleneck: str | None, thresholds: Thresholds
-) -> str:
+def other_steps(case: Case) -> str:
     """The steps of another kind than the judged one, in a sentence, if they take most of the steps'
     time, as prompts do between the decoding steps of a server: those with another regime, or far
     longer ones with another bottleneck."""
-    steps, once = evidence.steps, {each.name for each in evidence.one_offs if each.kind == "step"}
-    longer_ns = thresholds.cold_step_ratio * _steady_ns(evidence)
+    evidence, verdict, steps = case.evidence, case.verdict, case.evidence.steps
+    once = {each.name for each in evidence.one_offs if each.kind == "step"}
+    longer_ns = case.thresholds.cold_step_ratio * _steady_ns(evidence)
     others = [
         each
         for each in steps
@@ -54,8 +54,8 @@ def other_steps(
         and each.window.name not in once
         and each.window != evidence.window
         and (
-            each.regime != regime
-            or (each.bottleneck != bottleneck and _steady_ns(each) > longer_ns)
+            each.regime != verdict.regime
+            or (each.bottleneck != verdict.bottleneck and _steady_ns(each) > longer_ns)
         )
     ]
     if evidence.window.kind != "step" or not others:
@@ -77,13 +77,12 @@ def _steady_ns(period: Evidence | Period) -> int:
     return period.window.span_ns - (period.gains.one_offs_ns if period.gains else 0)
 
 
-def differs(
-    evidence: Evidence, bottleneck: str | None, other: Period, thresholds: Thresholds
-) -> str:
-    """Why another window has a different regime from the judged one, which has this bottleneck."""
+def differs(case: Case, other: Period) -> str:
+    """Why another window has a different regime from the judged one."""
+    evidence, thresholds = case.evidence, case.thresholds
     window, span = evidence.window, other.window
     # The same bottleneck would not tell them apart.
-    is_same = other.bottleneck == bottleneck
+    is_same = other.bottleneck == case.verdict.bottleneck
     bound = other.regime if is_same else bound_by(other.regime, other.bottleneck)
     is_device = other.gpu is not None and other.idle is not None and other.gains is not None
     is_barely = is_device and is_close(bound_of(other, thresholds).margin, thresholds)
@@ -121,14 +120,14 @@ def outside(evidence: Evidence, thresholds: Thresholds) -> str:
     return f"That is without {ends}, in a trace of {duration(whole.span_ns)}" if ends else ""
 
 
-def window_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> list[str]:
+def window_sentences(case: Case) -> list[str]:
     """Why the whole trace has a different regime from the window."""
     sentences = []
-    window = evidence.window
-    for other in evidence.windows:
+    window, regime = case.evidence.window, case.verdict.regime
+    for other in case.evidence.windows:
         if other.window.kind != "trace" or other.regime == regime or window.kind == "trace":
             continue
-        named = _ends_beyond(other.window, window, _ends(window), thresholds.named_gain)
+        named = _ends_beyond(other.window, window, _ends(window), case.thresholds.named_gain)
         also = f": it also has {named}" if named else ""
         bound = bound_by(other.regime, other.bottleneck)
         sentences.append(f"The whole trace is {bound}{also}.")
@@ -186,17 +185,17 @@ def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> boo
     return is_first or repetition.passes == 1
 
 
-def step_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> list[str]:
+def step_sentences(case: Case) -> list[str]:
     """The typical step, the steps that differ from it and how, and the steps' regimes if they
     differ from the verdict's. If a step is judged, it is the typical one."""
-    sentences, steps = [], evidence.steps
-    if len(steps) >= thresholds.fewest_alike:
+    sentences, steps, regime = [], case.evidence.steps, case.verdict.regime
+    if len(steps) >= case.thresholds.fewest_alike:
         median_ns = median_low(step.window.span_ns for step in steps)
         typical = next(step for step in steps if step.window.span_ns == median_ns)
-        typical = next((step for step in steps if step.window == evidence.window), typical)
+        typical = next((step for step in steps if step.window == case.evidence.window), typical)
         typical_ns = typical.window.span_ns
         is_median = ", the median" if typical_ns == median_ns else ""
-        ratio = thresholds.cold_step_ratio
+        ratio = case.thresholds.cold_step_ratio
         odd = [
             step
             for step in steps

@@ -1,0 +1,356 @@
+"""What lowers the confidence of a verdict: `DOUBTS`, a row for each.
+
+A new doubt is a function of the case, its row, and a case of two lines in
+tests/verdict/test_verdict.py. The rows of the recorder's faults are in
+tracekit/verdict/recorder.py.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tracekit.causes import UNRECORDED
+from tracekit.text import duration, percent, share
+from tracekit.verdict.case import Case, Doubt
+from tracekit.verdict.next_steps import waits_for_workers
+from tracekit.verdict.once import excess_in
+from tracekit.verdict.recorder import FAULTS
+from tracekit.verdict.regime import (
+    COMPUTE,
+    OVERHEAD,
+    REGIMES,
+    gains_nothing,
+    guessed_ns,
+    is_close,
+    side_by_time,
+    steady_busy_ns,
+)
+from tracekit.verdict.windows import (
+    differing_window,
+    differs,
+    is_few,
+    is_single_pass,
+    is_unrepeated,
+    other_steps,
+)
+
+FEW_OPS = "few_ops"
+
+
+# -- how clear it is -------------------------------------------------------------------------------
+
+
+def _is_not_plain(case: Case) -> str | None:
+    margin = abs(case.verdict.margin or 0.0)
+    if margin >= case.thresholds.plain_margin:
+        return None
+    return f"The two sides are only {percent(margin)} of the window apart."
+
+
+def _is_close(case: Case) -> str | None:
+    if not is_close(case.verdict.margin, case.thresholds):
+        return None
+    apart = percent(abs(case.verdict.margin or 0.0))
+    return f"The two sides are {apart} of the window apart: a close call."
+
+
+def _takes_turns(case: Case) -> str | None:
+    is_even = case.bound is not None and case.bound.takes_turns
+    return "Host and GPU take turns: neither side is the one to look at." if is_even else None
+
+
+def _overlaps_streams(case: Case) -> str | None:
+    gpu, gains, bound = case.evidence.gpu, case.evidence.gains, case.bound
+    if gpu is None or gains is None or bound is None:
+        return None
+    # A recorder's estimated cost may be longer than the time in which the device idles.
+    is_beyond = steady_busy_ns(gpu, gains) > gains.window_ns
+    if not bound.is_capped or is_beyond:
+        return None
+    return (
+        f"The device is idle for only {percent(bound.host)} of the window: the host gains more "
+        "only if streams run side by side without slowing each other."
+    )
+
+
+def _differs_by_time(case: Case) -> str | None:
+    gpu, idle, gains = case.evidence.gpu, case.evidence.idle, case.evidence.gains
+    if gpu is None or idle is None or gains is None:
+        return None
+    side = side_by_time(gpu, idle, gains)
+    is_nil = gains_nothing(side, gains.host, gains.device, case.thresholds)
+    if REGIMES[side] == case.verdict.regime or is_nil:
+        return None
+    return (
+        "By time alone (device busy time against time waiting for the host), the run would be "
+        f"{REGIMES[side]}."
+    )
+
+
+def _waits_unexplained(case: Case) -> str | None:
+    gains = case.evidence.gains
+    if gains is None or gains.unknown < case.thresholds.doubtful_share:
+        return None
+    return (
+        "Without waits that the trace does not explain, the window would be "
+        f"{percent(gains.unknown)} shorter."
+    )
+
+
+def _exceeds_margin(case: Case) -> bool:
+    """Whether waits that the trace does not explain exceed the difference between the sides."""
+    gains = case.evidence.gains
+    return gains is not None and gains.unknown > abs(case.verdict.margin or 0.0)
+
+
+def _may_wait_for_ranks(case: Case) -> str | None:
+    gpu, span = case.evidence.gpu, case.evidence.window.span_ns
+    if gpu is None or gpu.exposed_comm_ns < case.thresholds.rank_share * span or not span:
+        return None
+    return (
+        f"{share(gpu.exposed_comm_ns, span)} is exposed communication, which may be waiting "
+        "for other ranks or for a slow link: only their traces tell."
+    )
+
+
+def _communicates_beyond_margin(case: Case) -> bool:
+    gpu, span_ns = case.evidence.gpu, case.evidence.window.span_ns
+    return gpu is not None and gpu.exposed_comm_ns > abs(case.verdict.margin or 0.0) * span_ns
+
+
+# -- how much of the run was recorded --------------------------------------------------------------
+
+
+def _are_few(case: Case) -> str | None:
+    ops, repetition = case.evidence.ops, case.evidence.repetition
+    if not is_few(ops, repetition, case.thresholds):
+        return None
+    if not ops:
+        return "No op was recorded that would represent a run."
+    recorded = f"{ops} {'op was' if ops == 1 else 'ops were'} recorded"
+    also = " and nothing repeats" if is_unrepeated(repetition) else ""
+    return f"Only {recorded}{also}: too few to represent a run."
+
+
+def _repeats_little(case: Case) -> str | None:
+    if not is_unrepeated(case.evidence.repetition):
+        return None
+    return (
+        "Nothing repeats: most kernels ran once or twice, so the trace does not show a steady "
+        "state."
+    )
+
+
+def _stands_alone(case: Case) -> str | None:
+    """A single pass, a single marked step, however often its work repeats, or a run without steps
+    that captures graphs again."""
+    evidence, repetition = case.evidence, case.evidence.repetition
+    if is_single_pass(repetition, case.thresholds):
+        return "A single pass was recorded: no second one shows how much of it is usual."
+    if evidence.window.kind != "step" and evidence.advised_remedy == "capture-once":
+        return "A longer recording shows whether the run goes on capturing graphs."
+    if repetition is None or repetition.steps > 1:
+        return None
+    # A host without a device is judged over all of its steps.
+    of_step = evidence.window.kind == "step" or (evidence.gpu is None and repetition.steps == 1)
+    if not of_step:
+        return None
+    passes = f", with {repetition.passes} passes" if repetition.passes > 1 else ""
+    return f"One step is marked{passes}: no second one shows how much of it is usual."
+
+
+def _has_two_states(case: Case) -> str | None:
+    """Passes of two lengths, far apart: the run changed while it was recorded. Passes are the
+    host's: where it runs ahead of a busy device, they last as long as its queue lets them. Several
+    passes in each marked step are parts of it."""
+    launch, repetition = case.evidence.launch, case.evidence.repetition
+    if case.verdict.regime == COMPUTE and launch is not None and launch.queue_depth_p50 > 1:
+        return None
+    found = sorted((repetition and repetition.pass_lengths) or [])
+    if repetition is not None and 1 < repetition.steps <= len(found) / 2:
+        return None
+    apart = [after / max(1, before) for before, after in pairwise(found)]
+    if not apart or max(apart) < case.thresholds.one_range_ratio:
+        return None
+    at = apart.index(max(apart)) + 1
+    if min(at, len(found) - at) < 2:
+        return None
+    states = (
+        f"{len(part)} take {' to '.join(dict.fromkeys((duration(part[0]), duration(part[-1]))))}"
+        for part in (found[:at], found[at:])
+    )
+    return f"The passes are not alike: {', '.join(states)}."
+
+
+def _is_uneven(case: Case) -> str | None:
+    """A step in which the same work took the device far less time than in the judged one."""
+    gpu, window = case.evidence.gpu, case.evidence.window
+    if gpu is None or window.kind != "step":
+        return None
+    least_ns = (1 - 1 / case.thresholds.cold_step_ratio) * window.span_ns
+    for step in case.evidence.steps:
+        less_ns = gpu.compute_ns - step.gpu.compute_ns if step.gpu else 0
+        if step.gpu is not None and step.gpu.gpu_ops == gpu.gpu_ops and less_ns >= least_ns:
+            return (
+                f"{step.window.name} computes {duration(less_ns)} less in as many GPU ops: its "
+                "input was smaller, or another program used the GPU meanwhile."
+            )
+    return None
+
+
+def _is_mostly_once(case: Case) -> str | None:
+    gains, repetition = case.evidence.gains, case.evidence.repetition
+    once_ns = excess_in(case.evidence.window, case.evidence.one_offs)
+    if gains is None or once_ns <= gains.window_ns:
+        return None
+    has_steps = repetition and repetition.steps >= case.thresholds.fewest_alike
+    start = "" if has_steps else ": this is more a start than a steady run"
+    return f"One-off events take longer than what is left to judge{start}."
+
+
+def _windows_differ(case: Case) -> str | None:
+    other = differing_window(case)
+    return f"{differs(case, other)}." if other is not None else None
+
+
+def _steps_differ(case: Case) -> str | None:
+    steps = other_steps(case)
+    return f"{steps}." if steps else None
+
+
+# -- what the host and the device did --------------------------------------------------------------
+
+
+def _is_unrecorded(case: Case) -> str | None:
+    """Short stretches in which nothing was recorded count as Python's; that is a guess."""
+    verdict, evidence = case.verdict, case.evidence
+    if verdict.bottleneck == UNRECORDED:
+        return "Where nothing was recorded, the host may have worked or waited: nobody knows."
+    if verdict.bottleneck != "python" or verdict.regime != OVERHEAD:
+        return None
+    if evidence.host is not None:
+        times = (evidence.host.untraced_ns, evidence.host.python_ns)
+    elif evidence.idle is not None:
+        times = (evidence.idle.causes.get("untraced", 0), evidence.idle.causes.get("python", 0))
+    if not (guessed := guessed_ns(*times, case.thresholds)):
+        return None
+    saved = evidence.gains.removed.get("python") if evidence.gains else None
+    if evidence.gains and saved:
+        # The rest was in longer stretches.
+        guessed = min(guessed, round(saved * evidence.gains.window_ns))
+    return f"For {duration(guessed)} of it nothing was recorded on the thread: Python is a guess."
+
+
+def _has_other_clock(case: Case) -> str | None:
+    causal = case.evidence.causal
+    shift_ns = causal.clock_shift_ns if causal else 0
+    if shift_ns < -case.thresholds.wait_ns:
+        return (
+            f"For the replay, {duration(-shift_ns)} were taken from the device's times: calls "
+            "returned before the ops that they wait for ended."
+        )
+    if shift_ns > 0:
+        return (
+            f"For the replay, {duration(shift_ns)} were added to the device's times: the smallest "
+            "shift with which no op starts before its launch."
+        )
+    return None
+
+
+def _limit_is_open(case: Case) -> str | None:
+    """On a host without a device: shapes do not show whether math or memory limits the work."""
+    host = case.evidence.host
+    if case.evidence.gpu is not None or host is None:
+        return None
+    if case.verdict.bottleneck not in ("math", "memory-bandwidth"):
+        return None
+    known = host.math_ns + host.memory_ns
+    if abs(host.math_ns - host.memory_ns) > host.compute_ns - known:
+        return None
+    how = "" if case.evidence.shaped else " ({no_shapes})"
+    part = f"only {share(known, host.compute_ns)}" if known else "none"
+    return (
+        f"Recorded shapes tell math from memory for {part} of the compute operators' time: the "
+        f"limit could be the other{how}."
+    )
+
+
+def _may_hide_work(case: Case) -> str | None:
+    """A call to another worker need not block its thread: unrecorded work may go on."""
+    bottleneck, host = case.verdict.bottleneck, case.evidence.host
+    if bottleneck != "communication" or host is None or not waits_for_workers(host):
+        return None
+    return (
+        f"Nothing else was recorded in the {duration(host.remote_ns)} of calls of other workers: "
+        "such a call need not block its thread, and other work may hide beside it."
+    )
+
+
+# -- what the trace's health tells -----------------------------------------------------------------
+
+
+def _noted(code: str, sentence: str, finding: str = "") -> Doubt:
+    """A doubt because of a finding, by default the one of its code."""
+    return Doubt(code, lambda case: sentence if case.finding(finding or code) else None)
+
+
+def _slowed_host(case: Case) -> str | None:
+    if case.verdict.regime == COMPUTE or not case.finding("profiler_dilation"):
+        return None
+    return "The profiler slowed the host: without it, the overhead is smaller."
+
+
+def _unlinked(case: Case) -> str | None:
+    """The device waits long, in the judged window, for ops of unknown launch: the host may have
+    been late."""
+    idle, least_ns = case.evidence.idle, case.thresholds.doubtful_share
+    if idle is None or idle.unlinked_ns < least_ns * case.evidence.window.span_ns:
+        return None
+    found = case.finding("unlinked_gpu_ops")
+    return "Some GPU ops have no launch in the trace." if found else None
+
+
+def _mostly_unlinked(case: Case) -> str | None:
+    """The replay does not know which host work most GPU ops wait for."""
+    gpu = case.evidence.gpu
+    is_most = gpu and gpu.linked < (1 - case.thresholds.unlinked_majority) * gpu.gpu_ops
+    return "low" if is_most else None
+
+
+DOUBTS: tuple[Doubt, ...] = (
+    # Those that do not turn the verdict keep this order.
+    Doubt(FEW_OPS, _are_few, turns=True, caps="low"),
+    Doubt("other_ranks", _may_wait_for_ranks, turns=_communicates_beyond_margin,
+          caps=lambda case: "low" if _communicates_beyond_margin(case) else None),
+    Doubt("close_call", _is_close, turns=True),
+    Doubt("two_states", _has_two_states),
+    Doubt("uneven_steps", _is_uneven),
+    Doubt("unrepeated", _repeats_little, turns=True, caps="low", unless=(FEW_OPS,)),
+    Doubt("mostly_once", _is_mostly_once, turns=True, caps="low"),
+    Doubt("unexplained_waits", _waits_unexplained, turns=_exceeds_margin),
+    Doubt("overlapping_streams", _overlaps_streams),
+    Doubt("other_by_time", _differs_by_time),
+    Doubt("shifted_clock", _has_other_clock),
+    Doubt("open_limit", _limit_is_open),
+    Doubt("unrecorded_time", _is_unrecorded),
+    Doubt("hidden_work", _may_hide_work),
+    _noted("rejected_events", "Parts of the trace could not be read."),
+    _noted("shared_file", "Two writers shared the trace's file, and parts of both are missing."),
+    _noted("far_gpu_ops", "Some GPU ops have no usable time, so their work is missing."),
+    _noted("unseen_graphs", "The trace does not show what its CUDA graphs ran.",
+           "graph_without_kernels"),
+    _noted("over_peak", "Work would run faster than the device can: its sizes, its times or the "
+           "device are not what the trace says."),
+    Doubt("slowed_host", _slowed_host),
+    _noted("several_processes", "Several processes launch GPU ops in this file: the verdict is "
+           "about the device with the most kernel time."),
+    _noted("other_clocks", "Device and host clocks differ.", "starts_before_launch"),
+    _noted("too_long_gpu_ops", "Some GPU ops were recorded as longer than their stream allows."),
+    Doubt("unlinked_gpu_ops", _unlinked, caps=_mostly_unlinked),
+    Doubt("other_windows", _windows_differ, caps="low", stated=True),
+    Doubt("other_steps", _steps_differ, caps="low", stated=True),
+    Doubt("taking_turns", _takes_turns, caps="low", stated=True),
+    Doubt("small_margin", _is_not_plain, stated=True),
+    Doubt("stands_alone", _stands_alone, if_sure=True),
+    *FAULTS,
+)  # fmt: skip
