@@ -66,19 +66,23 @@ def stored_verdicts(
 
 def verdict_together(
     database: Session, analyses: list[Analysis], thresholds: Thresholds
-) -> tuple[RunVerdict | None, str]:
-    """The verdict of the run whose ranks these traces are, or why there is none.
+) -> tuple[list[Analysis], RunVerdict | None, str]:
+    """The analyses, which say who waits for whom, and the verdict of the run whose ranks these
+    traces are, or why there is none.
 
     A single trace has neither.
     """
     if len(analyses) < 2:
-        return None, ""
+        return analyses, None, ""
     runs = {rank.run for rank in getattr(database, "ranks", ())}
     if len(runs) > 1:
-        return None, "these are several runs: choose one, as LAKE/run=NAME"
+        return analyses, None, "these are several runs: choose one, as LAKE/run=NAME"
     if unread := database.settled:
-        return None, f"another version of tracekit wrote {len(unread):,} of the ranks"
+        return analyses, None, f"another version of tracekit wrote {len(unread):,} of the ranks"
     from tracekit.verdict.run_verdict import judge_run
+    from tracekit.verdict.run_words import with_waits
 
     found = judge_run(database, analyses, thresholds)
-    return (None, found) if isinstance(found, str) else (found, "")
+    if isinstance(found, str):
+        return analyses, None, found
+    return with_waits(analyses, found, thresholds), found, ""

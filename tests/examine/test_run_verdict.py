@@ -45,7 +45,7 @@ def judged(run):
 def brief(row):
     """The part of a rank's own analysis that a run's verdict needs."""
     trace = Of(trace_id=row["trace_id"], rank=row["rank"], world_size=row["world_size"])
-    verdict = Of(regime="overhead-bound", bottleneck="python", why=[])
+    verdict = Of(regime="overhead-bound", bottleneck="python")
     return Of(trace=trace, verdict=verdict, advice=[])
 
 

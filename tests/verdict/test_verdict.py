@@ -23,6 +23,7 @@ from tracekit.evidence.model import (
     Window,
 )
 from tracekit.thresholds import FORMER, Thresholds
+from tracekit.verdict.doubts import DOUBTS
 from tracekit.verdict.once import longest_once, without_once
 from tracekit.verdict.regime import bound_by, steady_busy_ns
 
@@ -732,6 +733,44 @@ def test_the_verdict_on(title):
             assert verdict.headline.startswith(each.removeprefix("^ "))
         else:
             assert (each.removeprefix("not ") in said) != each.startswith("not ")
+
+
+def test_a_verdict_that_is_not_sure_says_by_code_what_lowers_it():
+    for title, (found, *_) in JUDGED.items():
+        verdict = judge(found)
+        codes = [each.code for each in verdict.lowered_by]
+        assert len(codes) == len({*codes}), title
+        assert codes or verdict.confidence in ("high", "none"), title
+        listed = [each.sentence for each in verdict.lowered_by]
+        assert [each for each in listed if each in verdict.doubts] == verdict.doubts, title
+
+
+@pytest.mark.parametrize(
+    ("title", "code", "is_stated"),
+    [
+        ("windows that disagree", "other_windows", True),
+        ("prompts between decoding steps", "other_steps", True),
+        ("a device that was done with the last launch, and was not recorded",
+         "unrecorded_device", True),
+        ("an overhead that what a cut took away may deny", "truncated", True),
+        ("a busy side whose halving gains nothing", "close_call", False),
+    ],
+)  # fmt: skip
+def test_what_the_first_sentence_says_is_no_doubt_beside_it(title, code, is_stated):
+    verdict = judge(JUDGED[title][0])
+    first = verdict.lowered_by[0]
+    assert (first.code, first.stated) == (code, is_stated)
+    assert (first.sentence in verdict.headline) == is_stated
+
+
+def test_a_fault_of_the_recorder_says_what_to_record_instead():
+    faults = {each.code for each in DOUBTS if each.of_recorder and not each.stated}
+    assert faults == words("record").keys()
+
+
+def test_a_doubt_gives_way_only_to_doubts_before_it():
+    for number, each in enumerate(DOUBTS):
+        assert {*each.unless} <= {before.code for before in DOUBTS[:number]}, each.code
 
 
 def test_thresholds_can_be_set_and_nothing_else():

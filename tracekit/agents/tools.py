@@ -103,7 +103,7 @@ class Tools:
         def judged(database: Session) -> tuple[list[Analysis], RunVerdict | None, str]:
             with database.sharing():
                 analyses = verdicts(database, trace_id, window, limits)
-                return analyses, *verdict_together(database, analyses, limits)
+                return verdict_together(database, analyses, limits)
 
         key = ("verdict", trace_id, window)
         (analyses, run, no_run), findings = self._of_trace(path, trace_id, key, judged)

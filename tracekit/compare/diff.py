@@ -221,7 +221,7 @@ def compare_runs(
     why: list[str] = []
     for session, name in zip((a, b), names, strict=True):
         with session.sharing():
-            verdict, reason = verdict_together(session, verdicts(session), thresholds)
+            _, verdict, reason = verdict_together(session, verdicts(session), thresholds)
         found.append(verdict)
         if reason:
             why.append(f"{name} has no verdict as one run: {reason}.")

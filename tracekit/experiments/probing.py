@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.capture.recorder import import_torch
 from tracekit.capture.workload import CannotRun, Options, Runnable, parameters_of, prepare, record
@@ -288,10 +289,11 @@ def probe(
     judged = judge(verdict.regime, *parts, limits.close_margin, plain.sides)
     about = lab.about(turns.rounds[UNCHANGED], analysis.trace)
     if judged.agrees is False and about["dilation"] > 1.1:
-        judged.why.append(
+        on_profiled = (
             f"The profiler made a step {about['dilation']:.2g} times as long; the verdict is on "
             "that run."
         )
+        judged = replace(judged, why=[*judged.why, on_profiled])
     return Probe(
         **about,
         regime=verdict.regime,

@@ -54,8 +54,7 @@ def write(database: Session, output: str) -> list[str]:
         TracekitError: when the file cannot be written.
     """
     with database.sharing(), stage("writing the workbook"):
-        analyses = verdicts(database)
-        run, _ = verdict_together(database, analyses, Thresholds())
+        analyses, run, _ = verdict_together(database, verdicts(database), Thresholds())
         sheets = {name: rows for name, rows in _sheets(database, analyses, run).items() if rows}
     options = {
         # Text of a trace is text, whatever it begins with.

@@ -37,7 +37,6 @@ from tracekit.verdict.run_words import (
     describe_link,
     headline,
     sentences,
-    waits_only,
 )
 
 SLOW_LINK = "slow-link"
@@ -126,8 +125,7 @@ class _Judge:
             why=[],
             unknown=[*self._unknown(), *began_late(late)],
         )
-        found.why.extend(sentences(found, self.analyses, self.thresholds))
-        self._tell_ranks(found)
+        found = replace(found, why=sentences(found, self.analyses, self.thresholds))
         return replace(found, headline=headline(found, self.analyses))
 
     def _pace(self, late: list[LateRank], length_ns: int) -> LateRank | None:
@@ -140,13 +138,6 @@ class _Judge:
             if each.cause != START_SKEW and is_long:
                 return each
         return None
-
-    def _tell_ranks(self, found: RunVerdict) -> None:
-        """Adds to each rank's own verdict which rank it waits for."""
-        for each, waiting in zip(self.analyses, found.waiting, strict=False):
-            said = waits_only(waiting, each.trace.rank == found.pace_rank)
-            if said and (waiting.waited_ns >= self.thresholds.small_gain * waiting.length_ns):
-                each.verdict.why.append(said)
 
     def _unknown(self) -> Iterator[str]:
         """What the traces do not show, as sentences."""

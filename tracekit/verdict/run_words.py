@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from tracekit.causes import words
 from tracekit.replay.grammar import BUBBLE
 from tracekit.text import counted, duration, lowered, percent, printable, share, size
@@ -253,15 +255,29 @@ def describe_link(link: SlowLink) -> str:
     return f"{link.type} of {size(link.message_bytes)} among ranks {ranks}"
 
 
-def waits_only(waiting: WaitingRank, is_late: bool) -> str | None:
-    """A sentence for a single rank: which rank it waits for, if it waits long."""
-    if waiting.awaited_rank is None or is_late:
-        return None
-    return (
+def with_waits(
+    analyses: Sequence[Analysis], run: RunVerdict, thresholds: Thresholds
+) -> list[Analysis]:
+    """The analyses of a run's ranks, in which the verdict of each says which rank it waits for, if
+    it waits long."""
+    waits = {each.trace_id: each for each in run.waiting}
+    return [_with_wait(each, waits.get(each.trace.trace_id), run, thresholds) for each in analyses]
+
+
+def _with_wait(
+    analysis: Analysis, waiting: WaitingRank | None, run: RunVerdict, thresholds: Thresholds
+) -> Analysis:
+    if waiting is None or waiting.awaited_rank is None or analysis.trace.rank == run.pace_rank:
+        return analysis
+    if waiting.waited_ns < thresholds.small_gain * waiting.length_ns:
+        return analysis
+    said = (
         f"In the run, this rank waits for others: {duration(waiting.waited_ns)} in collectives "
         f"({share(waiting.waited_ns, waiting.length_ns)} of its steps), "
         f"{duration(waiting.awaited_ns)} of it for rank {waiting.awaited_rank}."
     )
+    verdict = replace(analysis.verdict, why=[*analysis.verdict.why, said])
+    return replace(analysis, verdict=verdict)
 
 
 def _clipped(place: str) -> str:

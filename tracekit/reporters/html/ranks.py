@@ -46,7 +46,9 @@ class Ranks(PageSubject):
         }
         """The name of each trace, by trace_id, in order."""
         with database.sharing():
-            self.together, self.no_run = verdict_together(database, self.analyses, Thresholds())
+            self.analyses, self.together, self.no_run = verdict_together(
+                database, self.analyses, Thresholds()
+            )
         """The verdict of the run whose ranks these are; None: they are not of one run, and why."""
 
     def __len__(self) -> int:
