@@ -89,6 +89,13 @@ def happened_once():
     return replace(found, causal=replace(found.causal, gains=gains))
 
 
+def once_only(window):
+    """A window of which nothing is left to judge."""
+    found = evidence(window=window)
+    gains = replace(found.causal.gains, window_ns=0)
+    return replace(found, causal=replace(found.causal, gains=gains))
+
+
 def launching(longest_ms):
     found = evidence(**LATE, removed={"launch": 0.8})
     link = {"cause": "launch", "name": "hipLaunchKernel", "dur_ns": longest_ms * MS}
@@ -452,6 +459,16 @@ JUDGED = {
     "a host that reads a device of which nothing was recorded": (
         on_host(host_evidence(90, 5), device_evidence="backend nccl", device_read_ns=9 * MS),
         "unknown", "^ The trace does not tell what holds this run up: this job uses",
+    ),
+    "a run that cannot be replayed": (
+        evidence(causal=None, no_replay="a file: b; c"), "unknown none",
+        "^ The trace does not tell what holds this run up: the run cannot be replayed.",
+        "The run cannot be replayed: a file: b; c.",
+    ),
+    "a step whose name looks like the end of a reason": (
+        once_only(replace(WINDOW, kind="range", name="load: a; b")), "unknown none",
+        "^ The trace does not tell what holds this run up: the GPU was busy for 50.0 % of load: a; "
+        "b (50 ms of 100 ms).",
     ),
     "nothing at all": (Evidence(window=WINDOW), "unknown"),
     "events of a form that is not analysed": (

@@ -88,7 +88,7 @@ def _judged(evidence: Evidence, bound: Bound | None, thresholds: Thresholds) -> 
     if evidence.gpu is not None and evidence.gains is not None:
         return _judge_device(evidence, bound, thresholds)
     if evidence.gpu is not None:
-        reason = (f"The run cannot be replayed: {evidence.no_replay}", "")
+        reason = ("The run cannot be replayed", f": {evidence.no_replay}")
         why = [f"{_busy(evidence)}."]
         return unknown(evidence.window, why, reason, {}, [_UNEXPLAINED])
     if evidence.host is not None:
