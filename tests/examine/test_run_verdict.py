@@ -18,7 +18,9 @@ from tests.kit.ranks_simulated import LOGGING, Job
 from tracekit.errors import TracekitError
 from tracekit.replay.ranks.rank_replay import RankReplay
 from tracekit.replay.ranks.stragglers import Pricing
+from tracekit.thresholds import Thresholds
 from tracekit.verdict.run_verdict import judge_run
+from tracekit.verdicts import verdict_together
 
 # Prices may differ by this share from the time that a run without the fault saves.
 ALLOWED = 0.05
@@ -223,6 +225,13 @@ def test_the_command_line_begins_with_the_runs_verdict(tmp_path):
     assert len(ranks) == 2
     for command in ("analyze", "advise"):
         assert invoke(command, *ranks).output == invoke(command, tmp_path).output
+
+
+def test_to_judge_a_run_again_says_no_more_of_its_ranks(tmp_path):
+    with loaded(tmp_path, Job(data=2, steps=1, late={1: 3 * MS})) as run:
+        analyses = run.verdicts()
+        first, again = (verdict_together(run.session, analyses, Thresholds())[0] for _ in range(2))
+    assert first == again != analyses
 
 
 def test_traces_of_different_runs_have_no_verdict_together(tmp_path):

@@ -36,7 +36,7 @@ class Doubt(Struct, frozen=True):
     says: Callable[[Case], str | None]
     """Its sentence; None: the case is not doubtful in this way."""
     turns: bool | Callable[[Case], bool] = False
-    """Whether it could turn the verdict. Those that could come first: a screen may have room for
+    """Whether it could turn the verdict: such doubts come first, as a screen may have room for
     one."""
     caps: str | Callable[[Case], str | None] | None = None
     """The highest confidence that it leaves; `none`: the regime is unknown; None: one level less
