@@ -8,10 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tracekit.causes import words
+from tracekit.evidence.model import forbids_verdicts
 from tracekit.verdict.case import Case, Doubt
 from tracekit.verdict.doubts import DOUBTS, FEW_OPS
 from tracekit.verdict.model import FoundDoubt, Verdict
-from tracekit.verdict.recorder import forbids_verdicts
 from tracekit.verdict.regime import UNKNOWN
 
 # From the surest down.
@@ -48,11 +48,14 @@ def with_doubts(case: Case) -> Verdict:
     reasons = verdict.why[: max(_FEWEST, _MOST - len(own))]
     # How long ops take without the profiler matters less than how few they are.
     is_few = any(each.doubt.code == FEW_OPS for each in own)
-    doubts = [*own, *recorded] if is_few else [*recorded, *own]
+    level = _left(case, found)
+    # What leaves the highest confidence is said, and is no doubt of a verdict that has it.
+    lowering = [each for each in recorded if each.leaves != level or level != LEVELS[0]]
+    doubts = [*own, *lowering] if is_few else [*lowering, *own]
     return replace(
         verdict,
         headline=f"{first.sentence} {verdict.headline}" if first else verdict.headline,
-        confidence=_left(case, found),
+        confidence=level,
         why=[*_sentences(recorded), *reasons, *_sentences(own)][:_MOST],
         try_next=[*_advice(recorded), *verdict.try_next],
         doubts=_sentences(doubts),
