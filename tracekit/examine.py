@@ -271,8 +271,8 @@ class _Examiner:
     ) -> tuple[FixList, Verdict]:
         """The list with how it relates to the verdict. Where it has nothing against the device's
         limit, the only bound that is known is the peak: both say how near it is."""
-        from tracekit.advice.catalogue import is_against
         from tracekit.advice.find import without_prices
+        from tracekit.advice.model import is_against
         from tracekit.verdict.next_steps import list_notes
 
         if verdict.regime == UNKNOWN:

@@ -12,9 +12,9 @@ from typing import Any
 import duckdb
 
 from tracekit.advice import model as advice
-from tracekit.advice.catalogue import EFFORTS
 from tracekit.compare import crosscheck, diff
 from tracekit.database import catalog
+from tracekit.database.remedies import EFFORTS
 from tracekit.database.stored import create_tables
 from tracekit.errors import TracekitError
 from tracekit.experiments import points, probing

@@ -1,9 +1,9 @@
-"""A how-to page for each remedy, from the catalogue."""
+"""A how-to page for each remedy, from its header."""
 
 from __future__ import annotations
 
 from docs.generate.markdown import code, fence, page, prose, table
-from tracekit.advice.catalogue import Remedy, catalogue
+from tracekit.database.remedies import Remedy, all_remedies
 
 
 def _page(remedy: Remedy) -> str:
@@ -37,7 +37,7 @@ def _page(remedy: Remedy) -> str:
 
 def remedy_pages() -> dict[str, str]:
     """The pages by path: one for each remedy, and their list."""
-    known = catalogue()
+    known = all_remedies()
     pages = {f"howto/remedies/{name}.md": _page(remedy) for name, remedy in known.items()}
     pages["howto/remedies/index.md"] = page(
         "# What to change",

@@ -36,7 +36,7 @@ def linked_files() -> dict[str, bytes]:
 def navigation() -> list[dict[str, Any]]:
     """The tabs of the site with their pages, as MkDocs' `nav` has them."""
     asked = ["index", *questions.topics()]
-    fixes = ["index", *remedies.catalogue()]
+    fixes = ["index", *remedies.all_remedies()]
     return [
         {"tracekit": ["index.md"]},
         {"Tutorial": [f"tutorial/{name}.md" for name in _TUTORIAL]},

@@ -4,6 +4,7 @@
 -- titled: memory ran out: Make room: a smaller batch, or expandable_segments
 -- causes: allocation
 -- when: has(traits, 'device_memory')
+-- claims: around
 -- needs: Memory for the loop's peak, or a smaller batch.
 -- blind: no_runtime_calls
 -- before:

@@ -3,6 +3,7 @@
 -- title: Capture the step as a CUDA graph
 -- causes: launch, dispatch, python
 -- in_loops: true
+-- frees_launches: true
 -- effort: medium
 -- needs: Shapes, addresses and control flow that stay the same from step to step; no host work in the step
 --     that later work depends on. When the host waits, one graph ends and the next begins.

@@ -5,6 +5,7 @@
 -- when: longest_ns >= thresholds().stall_ns
 --     AND work IN ('convolution', 'convolution_backward', 'attention', 'attention_backward')
 -- once: new-shape
+-- outside_loops: true
 -- needs: Inputs that can be padded and masked; a step of each shape before the steps that count.
 -- caveat: That a library prepares is inferred: the first call of each shape takes far longer than others, and
 --     no call of the runtime explains it.

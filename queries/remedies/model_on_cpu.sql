@@ -4,6 +4,7 @@
 -- causes: dispatch, python, input
 -- when: kind = 'cpu_op' AND (work NOT NULL OR has(traits, 'layer'))
 --     AND longest_ns >= thresholds().late_launch_ns
+-- outside_loops: true
 -- needs: Memory on the device for its weights; inputs that are there or can be copied ahead.
 -- caveat: An upper bound: each operator is assumed to become a launch. The device's time for it, and for
 --     copies of its inputs, is not counted.

@@ -4,6 +4,8 @@
 -- causes: dispatch, launch, python
 -- when: activity IN ('dispatch', 'view', 'launch', 'runtime') AND longest_ns >= thresholds().stall_ns
 --     AND event_count >= thresholds().fewest_calls
+-- outside_loops: true
+-- claims: events
 -- needs: Separate CPU cores for the process: no quota that stops it, fewer threads than cores, no busy
 --     neighbours.
 -- caveat: It is inferred that the thread was not running: calls of several kinds sometimes take long, and

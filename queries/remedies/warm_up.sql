@@ -3,6 +3,7 @@
 -- causes: launch
 -- once: launch, dispatch, python, unrecorded-time, sync, allocation, communication, input, copy, latency,
 --     math, memory-bandwidth, math-or-memory
+-- at_start: true
 -- needs: A few steps before the ones that count.
 -- before:
 --     with profiler:                          # records the first step, too

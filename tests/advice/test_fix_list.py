@@ -16,11 +16,11 @@ from tests.kit.atoms import US, BlockingCopy, Fetch, Launch, Slice, Work, line, 
 from tests.kit.sampling import sample
 from tests.kit.simulated import Programs, write
 from tests.kit.simulator import Simulation
-from tracekit.advice.catalogue import catalogue, misses
 from tracekit.advice.find import of_part
-from tracekit.advice.model import Advice, BestCombination, FixList
+from tracekit.advice.model import Advice, BestCombination, FixList, misses
 from tracekit.advice.once import advice_without_share
 from tracekit.commands import cli
+from tracekit.database.remedies import all_remedies
 from tracekit.evidence.collect import reached
 from tracekit.examine import examine
 from tracekit.replay.changes import Remedies
@@ -140,7 +140,7 @@ def test_a_step_in_a_graph_takes_as_long_as_the_launch_of_the_graph(loaded):
 
 def test_a_change_misses_a_bottleneck_that_none_of_its_causes_is():
     names = ("cuda-graph", "tensor-cores", "warm-up", "waiting-for-a-rank")
-    given = [advice_without_share(catalogue()[name], "python", None, 1, US) for name in names]
+    given = [advice_without_share(all_remedies()[name], "python", None, 1, US) for name in names]
     given = [replace(each, once=each.remedy == "warm-up") for each in given]
     assert [misses(each, "launch") for each in given] == [False, True, False, False]
 
@@ -241,7 +241,7 @@ def test_the_list_is_printed_and_is_json(loaded, run, tmp_path):
 
 def test_one_off_events_have_their_own_list_and_recording_less_is_a_caveat(capsys):
     def advice(remedy, saves_ns, share):
-        words = catalogue()[remedy]
+        words = all_remedies()[remedy]
         return Advice(
             remedy, words.title, words.causes[0], None, "slower", 1, saves_ns, share,
             share is None, "low", words.needs, [], None,
@@ -267,7 +267,7 @@ def test_one_off_events_have_their_own_list_and_recording_less_is_a_caveat(capsy
 
 
 def test_how_to_apply_each_remedy_is_printed():
-    for name, remedy in catalogue().items():
+    for name, remedy in all_remedies().items():
         printed = CliRunner().invoke(cli, ["advise", "--how", name]).output
         assert remedy.title in printed
         assert all(source in printed for source in remedy.sources), name
@@ -342,7 +342,7 @@ def test_a_price_in_a_part_is_never_longer_than_the_part():
 def test_a_fix_list_of_a_part_keeps_what_recording_costs():
     recording, loading = (
         replace(
-            advice_without_share(catalogue()[name], "python", None, 1, 60), share=0.6, once=False
+            advice_without_share(all_remedies()[name], "python", None, 1, 60), share=0.6, once=False
         )
         for name in ("profiler-cost", "dataloader-workers")
     )

@@ -11,11 +11,11 @@ from tests.kit.atoms import US, Launch, Sync, operator, step
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
 from tests.kit.traces import Together
-from tracekit.advice.catalogue import EFFORTS, catalogue
 from tracekit.causes import CAUSES
 from tracekit.database.catalog import queries
+from tracekit.database.remedies import CLAIMS, EFFORTS, all_remedies, query_of
 from tracekit.examine import examine
-from tracekit.replay.changes import COLUMNS, TARGETS, query_of
+from tracekit.replay.changes import COLUMNS, TARGETS
 
 QUERIES = {name for name, each in queries().items() if each.topic == "remedies"}
 # Prices may differ from the twin's gain by this share.
@@ -78,18 +78,18 @@ def test_a_planted_fault_is_found_at_its_place_and_priced(name, fixes):
 
 
 def _list_of(advice) -> tuple[bool, bool]:
-    remedy = catalogue()[advice.remedy]
+    remedy = all_remedies()[advice.remedy]
     return remedy.is_apart, remedy.is_batch
 
 
 def test_each_query_has_words_and_each_remedy_of_what_recurs_has_a_query():
-    recurring = {query_of(name) for name, each in catalogue().items() if each.has_query}
+    recurring = {query_of(name) for name, each in all_remedies().items() if each.has_query}
     assert recurring == QUERIES
 
 
 def test_words_are_whole():
-    for name, remedy in catalogue().items():
-        assert remedy.effort in EFFORTS, name
+    for name, remedy in all_remedies().items():
+        assert remedy.effort in EFFORTS and remedy.claims in CLAIMS, name
         assert remedy.causes and set(remedy.causes) <= set(CAUSES), name
         assert set(remedy.once) <= {*CAUSES, "capture", "late-rank", "new-shape"}, name
         titles = [remedy.title, *(e.partition(": ")[2] for e in remedy.titled.split("; ") if e)]

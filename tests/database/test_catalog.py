@@ -5,8 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 import tracekit
-from tracekit.advice.catalogue import catalogue
 from tracekit.database import catalog, constants, facts
+from tracekit.database.remedies import all_remedies
 from tracekit.opening import _ASKS_VERDICTS
 
 ALL = sorted(catalog.queries().values(), key=lambda query: query.name)
@@ -56,7 +56,7 @@ def test_each_question_and_remedy_says_which_version_had_it_first():
     def number(version: str) -> tuple[int, ...]:
         return tuple(map(int, version.split(".")))
 
-    for each in (*catalog.queries().values(), *catalogue().values()):
+    for each in (*catalog.queries().values(), *all_remedies().values()):
         assert (0, 1) <= number(each.since) <= number(tracekit.__version__), each.name
 
 

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from tests.kit.processes import ran
 from tracekit import plugins
-from tracekit.advice.catalogue import catalogue, remedy_of
+from tracekit.advice.model import remedy_of
 from tracekit.advice.once import advice_without_share
+from tracekit.database.remedies import all_remedies
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
 # The example's plugin, as marks name it.
@@ -153,6 +154,7 @@ FAULTS = {
     "bad/elsewhere/question.sql": (HEADER, "no topic is 'elsewhere'"),
     "bad/remedies/bare.sql": (HEADER + "SELECT 1", "the remedy bare is left out"),
     "bad/remedies/no_cause.sql": (REMEDY.replace("sync", "bad luck"), "no cause is 'bad'"),
+    "bad/remedies/claims.sql": (REMEDY + "-- claims: all\nSELECT 1", "it claims none of events"),
     "bad/remedies/wrong.sql": (
         REMEDY + "SELECT nothing FROM slices",
         "the remedy wrong is left out: wrong of plugin bad: SQL: Binder Error",
@@ -223,7 +225,7 @@ def test_what_is_wrong_with_a_plugin_is_a_line_that_names_it_and_left_out(
 
 
 def test_a_stored_remedy_of_a_plugin_that_is_gone_has_what_the_advice_says():
-    known = replace(catalogue()["cuda-graph"], name="gone", title=f"{MARK}Do it", needs="Luck")
+    known = replace(all_remedies()["cuda-graph"], name="gone", title=f"{MARK}Do it", needs="Luck")
     advice = advice_without_share(known, "sync", None, 1, 1)
     gone = remedy_of(advice)
     assert (gone.title, gone.causes, gone.needs) == (f"{MARK}Do it", ("sync",), "Luck")

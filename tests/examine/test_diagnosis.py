@@ -20,8 +20,7 @@ from tests.bench.diagnosis.score import (
     row,
 )
 from tests.conftest import SHARED_TRACES
-from tracekit.advice.catalogue import catalogue
-from tracekit.replay.changes import query_of
+from tracekit.database.remedies import all_remedies, query_of
 
 # Advice by experts that has no query yet.
 OTHERS = {
@@ -41,7 +40,7 @@ def programs():
 
 
 def test_cases_name_only_things_that_exist(programs):
-    remedies = {query_of(each.name) for each in catalogue().values()} | OTHERS
+    remedies = {query_of(each.name) for each in all_remedies().values()} | OTHERS
     cases = [*labels(), *(each.case for each in programs)]
     assert len({each.name for each in cases}) == len(cases)
     for case in cases:

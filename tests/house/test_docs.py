@@ -9,8 +9,8 @@ from docs.generate import site, sources
 from docs.generate.commands import all_commands
 from docs.generate.markdown import code, fence, prose, table
 from docs.generate.pictures import PICTURES
-from tracekit.advice.catalogue import catalogue
 from tracekit.database.catalog import queries
+from tracekit.database.remedies import all_remedies
 
 # One worker makes the pages.
 pytestmark = pytest.mark.xdist_group("docs")
@@ -51,7 +51,7 @@ def test_every_question_has_its_columns_parameters_and_sql():
 
 
 def test_every_remedy_has_a_page_with_the_words_of_advise():
-    for name, remedy in catalogue().items():
+    for name, remedy in all_remedies().items():
         text = pages()[f"howto/remedies/{name}.md"]
         for _, words, is_code in remedy.sections:
             assert (fence(words, "python") if is_code else prose(words)) in text

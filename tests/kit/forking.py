@@ -106,11 +106,11 @@ class CommandServer:
 
 def _read_files() -> None:
     """Reads the package's own files that a process reads once."""
-    from tracekit.advice.catalogue import catalogue
     from tracekit.database import catalog, facts
+    from tracekit.database.remedies import all_remedies
     from tracekit.ingest.hardware import peaks
 
-    for read in (catalog.queries, catalog.remedies, catalogue, facts.facts, peaks):
+    for read in (catalog.queries, all_remedies, facts.facts, peaks):
         read()
 
 

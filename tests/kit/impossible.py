@@ -28,7 +28,7 @@ from tests.kit.answered import (
     shapes_by_step,
     shown,
 )
-from tracekit.advice.catalogue import remedy
+from tracekit.database.remedies import remedy
 from tracekit.verdict.model import Analysis
 
 

@@ -15,7 +15,7 @@ from tests.kit.processes import invoke
 from tests.kit.ranks_simulated import Job
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
-from tracekit.advice.catalogue import catalogue
+from tracekit.database.remedies import all_remedies
 from tracekit.evidence.model import Finding
 from tracekit.reporters import several
 from tracekit.reporters.first_screen import render
@@ -117,7 +117,7 @@ def advised(shared_verdict):
     (first, *_) = (each for each in analysis.advice if not each.once)
 
     def made(*names):
-        known = catalogue()
+        known = all_remedies()
         advice = [
             replace(first, remedy=name, title=known[name].title, where=f"at_{at}", detail=None)
             for at, name in enumerate(names)
@@ -133,7 +133,7 @@ def test_throughput_has_a_list_of_its_own(advised, capsys, monkeypatch):
         next(at for at, line in enumerate(lines) if line.startswith(heading))
         for heading in ("What to change", "For throughput")
     )
-    titles = [catalogue()[name].title for name in ("cuda-graph", "larger-batch")]
+    titles = [all_remedies()[name].title for name in ("cuda-graph", "larger-batch")]
     assert [lines[change + 1][2:48].strip(), lines[throughput + 1][2:48].strip()] == titles
     assert throughput > change + 1
 
@@ -141,7 +141,7 @@ def test_throughput_has_a_list_of_its_own(advised, capsys, monkeypatch):
 def test_a_change_is_shown_if_its_place_does_not_fit(advised, capsys, monkeypatch):
     names = ["cuda-graph", "torch-compile", "fused-optimizer", "in-place", "allocator"]
     lines = screen(advised(*names), capsys, monkeypatch)
-    shown = [name for name in names if any(catalogue()[name].title in line for line in lines)]
+    shown = [name for name in names if any(all_remedies()[name].title in line for line in lines)]
     places = [line for line in lines if line.startswith("    at_")]
     assert len(lines) <= 24 and 0 < len(places) < len(shown)
 

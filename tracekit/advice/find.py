@@ -8,7 +8,6 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tracekit.advice.catalogue import EFFORTS, Remedy, catalogue
 from tracekit.advice.model import (
     Advice,
     AdvisedPlace,
@@ -19,8 +18,9 @@ from tracekit.advice.model import (
 )
 from tracekit.advice.once import advice_on_once, advice_without_share
 from tracekit.causes import OF_DEVICE, OF_HOST
+from tracekit.database.remedies import EFFORTS, Remedy, all_remedies, query_of
 from tracekit.evidence.model import Finding, Window
-from tracekit.replay.changes import Rows, query_of
+from tracekit.replay.changes import Rows
 from tracekit.replay.model import Gains, Price
 from tracekit.replay.prices import Prices, WindowGains
 from tracekit.replay.replay import Replay
@@ -105,7 +105,7 @@ def find(
         main = max(OF_HOST, key=lambda cause: of_window.removed.get(cause, 0.0))
         batches = [
             each
-            for each in catalogue().values()
+            for each in all_remedies().values()
             if each.is_batch and not each.has_query and main in each.causes
         ]
         larger = (_larger_batch(each, prices) for each in batches)
@@ -134,7 +134,7 @@ def find(
 def without_prices(fixes: FixList) -> FixList:
     """The list in a trace that does not show what changes save: those of the program are unsure."""
     recurring = [each for each in fixes.advice if not each.once]
-    unsure = [each for each in recurring if not catalogue()[each.remedy].is_apart]
+    unsure = [each for each in recurring if not all_remedies()[each.remedy].is_apart]
     once = [each for each in fixes.advice if each.once]
     return replace(fixes, advice=once, unsure=[*fixes.unsure, *unsure], together=None)
 
@@ -150,7 +150,7 @@ def of_part(fixes: FixList, part_ns: int) -> FixList:
         return fixes
     advice = [
         each
-        if each.share is None or catalogue()[each.remedy].is_apart
+        if each.share is None or all_remedies()[each.remedy].is_apart
         else replace(
             each,
             **priced(each.saves_ns),
@@ -307,7 +307,7 @@ def _applicable(
     database = replay.database
     looked = []
     unlooked: dict[str, list[str]] = {}
-    for remedy in catalogue().values():
+    for remedy in all_remedies().values():
         if not remedy.has_query or (not replay.graph.ops and "no_gpu_ops" in remedy.codes):
             continue
         if not database.is_possible(query_of(remedy.name)):

@@ -9,6 +9,8 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
+from tracekit.causes import LIMITS, UNKNOWN_LIMIT
+from tracekit.database.remedies import Remedy, find_remedy
 from tracekit.records import Shown
 
 SCHEMA = "tracekit/advice/1"
@@ -136,3 +138,26 @@ class FixList(Shown, frozen=True):
     unsure: list[Advice] = field(default_factory=list)
     """Changes that were found but are not advised: the trace has too few ops to represent a run, or
     does not tell what bounds it. The notes say so."""
+
+
+def is_against(advice: Advice, bottleneck: str | None) -> bool:
+    """Whether a piece of advice reduces a bottleneck. What limits kernels, math or memory, is
+    rarely certain: less of either makes them faster."""
+    causes, of_kernels = {*remedy_of(advice).causes}, {*LIMITS, UNKNOWN_LIMIT}
+    return bottleneck in (causes | of_kernels if causes & of_kernels else causes)
+
+
+def misses(advice: Advice, bottleneck: str | None) -> bool:
+    """Whether a piece of advice reduces a cause of the step's time that is not the bottleneck."""
+    of = remedy_of(advice)
+    is_other = bottleneck is not None and not is_against(advice, bottleneck)
+    return is_other and not (advice.once or of.is_batch or of.is_elsewhere)
+
+
+def remedy_of(advice: Advice) -> Remedy:
+    """The remedy of a piece of advice. One that is not known here, such as that of a plugin in a
+    stored verdict, has what the advice says."""
+    return find_remedy(advice.remedy) or Remedy(
+        advice.remedy, advice.title, (advice.cause,), advice.needs,
+        before="", after="", risks="", check="", sources=(), effort=advice.effort,
+    )  # fmt: skip

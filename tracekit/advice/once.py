@@ -7,16 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from tracekit.advice.catalogue import Remedy, catalogue
 from tracekit.advice.model import Advice
 from tracekit.causes import UNRECORDED
-from tracekit.replay.changes import query_of
+from tracekit.database.remedies import Remedy, all_remedies, query_of
 from tracekit.replay.one_offs import OneOff
-from tracekit.replay.prices import STALLED
 from tracekit.replay.replay import Replay
-
-_WARM = "warm-up"
-_ALLOCATOR = "allocator"
 
 
 def advice_on_once(
@@ -30,8 +25,8 @@ def advice_on_once(
     recurring = _recurring(replay)
     one_offs = [each for each in replay.one_offs if of_host or not each.on_host]
     owner = {id(each): _recurs(each, recurring) for each in one_offs}
-    for remedy in catalogue().values():
-        if is_warm and remedy.name == _WARM:
+    for remedy in all_remedies().values():
+        if is_warm and remedy.at_start:
             continue
         mine = [
             each
@@ -40,7 +35,7 @@ def advice_on_once(
             or (
                 not owner[id(each)]
                 and _answers(remedy, each)
-                and (remedy.name != _WARM or _is_start(each, replay))
+                and (not remedy.at_start or _is_start(each, replay))
             )
         ]
         saves_ns = sum(each.excess_ns for each in mine)
@@ -55,7 +50,8 @@ def advice_on_once(
         found.append(advice)
     found.sort(key=lambda each: -each.saves_ns)
     if is_cold:
-        return [_warm(replay, found), *(each for each in found if each.remedy != _WARM)]
+        warm = _warm(replay, found)
+        return [warm, *(each for each in found if each.remedy != warm.remedy)]
     return found
 
 
@@ -76,29 +72,33 @@ def advice_without_share(
     )  # fmt: skip
 
 
-def _recurring(replay: Replay) -> dict[str, list[tuple[int, int]]]:
-    """The event and start of recurring work of which parts are long enough to be one-offs, by its
-    remedy."""
+def _recurring(replay: Replay) -> list[tuple[Remedy, list[tuple[int, int]]]]:
+    """The remedies of recurring work of which parts are long enough to be one-offs, with the event
+    and start of each of their rows."""
     causes = {each.cause for each in replay.one_offs}
-    found = {}
-    for name in (_ALLOCATOR, STALLED):
-        if causes & set(catalogue()[name].causes) and replay.database.is_possible(query_of(name)):
-            rows = replay.remedies.rows(name)
-            found[name] = list(
-                zip(rows["event_id"].tolist(), rows["start_ns"].tolist(), strict=True)
-            )
-    return found
+    found = []
+    for remedy in all_remedies().values():
+        if not remedy.claims or not causes & set(remedy.causes):
+            continue
+        if replay.database.is_possible(query_of(remedy.name)):
+            rows = replay.remedies.rows(remedy.name)
+            events = zip(rows["event_id"].tolist(), rows["start_ns"].tolist(), strict=True)
+            found.append((remedy, list(events)))
+    # An event's own remedy comes before that of work in it.
+    return sorted(found, key=lambda each: each[0].claims != "events")
 
 
-def _recurs(event: OneOff, found: dict[str, list[tuple[int, int]]]) -> str | None:
-    """The remedy for the recurring work that an event, or an allocation in it, belongs to."""
-    if any(event.event_id == event_id for event_id, _ in found.get(STALLED, [])):
-        return STALLED
+def _recurs(event: OneOff, found: list[tuple[Remedy, list[tuple[int, int]]]]) -> str | None:
+    """The remedy for the recurring work that an event, or something in it, belongs to."""
     until_ns = event.start_ns + event.dur_ns
-    if event.cause == "allocation" and any(
-        event.start_ns <= start_ns < until_ns for _, start_ns in found.get(_ALLOCATOR, [])
-    ):
-        return _ALLOCATOR
+    for remedy, rows in found:
+        if remedy.claims == "events":
+            is_part = any(event.event_id == event_id for event_id, _ in rows)
+        else:
+            is_around = event.cause == remedy.causes[0]
+            is_part = is_around and any(event.start_ns <= at_ns < until_ns for _, at_ns in rows)
+        if is_part:
+            return remedy.name
     return None
 
 
@@ -127,8 +127,9 @@ def _warm(replay: Replay, once: Sequence[Advice]) -> Advice:
     """Advice to record a warm run, where launches load code."""
     sql = "FROM cold_calls(thresholds().cold_launch_ns, thresholds().late_launch_ns)"
     cold = replay.database.rows_of_trace(sql, replay.trace_id)
-    saves_ns, remedy = sum(ns for *_, ns in cold), catalogue()[_WARM]
-    found = [each for each in once if each.remedy == _WARM and each.saves_ns >= saves_ns]
+    saves_ns = sum(ns for *_, ns in cold)
+    remedy = next(each for each in all_remedies().values() if each.at_start)
+    found = [each for each in once if each.remedy == remedy.name and each.saves_ns >= saves_ns]
     return found[0] if found else advice_without_share(remedy, "launch", None, len(cold), saves_ns)
 
 

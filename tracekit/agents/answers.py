@@ -19,7 +19,7 @@ from tracekit.errors import TracekitError
 from tracekit.text import printable
 
 if TYPE_CHECKING:
-    from tracekit.advice.catalogue import Remedy
+    from tracekit.database.remedies import Remedy
     from tracekit.verdict.model import Analysis
 
 DATA_NOTE = (

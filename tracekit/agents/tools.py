@@ -13,12 +13,12 @@ from weakref import WeakKeyDictionary
 from msgspec.structs import replace
 from pydantic import Field
 
-from tracekit.advice.catalogue import remedy
 from tracekit.agents import answers
 from tracekit.agents.answers import Fitted, Page, answer
 from tracekit.agents.child import Child
 from tracekit.agents.traces import Folders, Opened
 from tracekit.database import catalog
+from tracekit.database.remedies import remedy
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import HELP

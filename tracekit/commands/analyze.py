@@ -107,7 +107,7 @@ def advise(
     TRACE may also be a DB, or the traces of several ranks. Each line is priced by a replay with
     that change alone; below them is what the best of them save together.
     """
-    from tracekit.advice.catalogue import catalogue, remedy
+    from tracekit.database.remedies import all_remedies, remedy
     from tracekit.reporters import advise as reporter
 
     if how is not None:
@@ -115,7 +115,7 @@ def advise(
         return
     if not traces:
         raise click.UsageError("Missing argument 'TRACE' (or --how NAME).")
-    if (last := traces[-1]) in catalogue() and not Path(last).exists():
+    if (last := traces[-1]) in all_remedies() and not Path(last).exists():
         raise TracekitError(f"{last}: is a remedy; `tracekit advise --how {last}` tells of it")
     with request.open(*traces) as run:
         chosen = _to_advise(run, trace_id, request.thresholds)

@@ -91,9 +91,9 @@ def _before_colon(ctx: click.Context, typed: str) -> tuple[str, str]:
 
 
 def _remedies() -> list[str]:
-    from tracekit.database.catalog import remedies
+    from tracekit.database.remedies import all_remedies
 
-    return [name.replace("_", "-") for name in remedies()]
+    return list(all_remedies())
 
 
 def _given(ctx: click.Context) -> tuple[str, ...]:

@@ -82,7 +82,7 @@ def sql_texts(topic: str) -> dict[str, str]:
 
 
 @cache
-def remedies() -> dict[str, str]:
+def remedy_texts() -> dict[str, str]:
     """The texts of queries/remedies and those of plugins, by file name without its ending. A remedy
     without a query is a header only."""
     added = {name: each.sql for name, each in _added().items() if each.topic == "remedies"}
@@ -344,7 +344,7 @@ def _topics() -> dict[str, str]:
         name: topic
         for topic in TOPICS
         for name in (*packaged.stems(topic), *(n for n, a in _added().items() if a.topic == topic))
-        if topic != "remedies" or remedies()[name].startswith(_QUESTION)
+        if topic != "remedies" or remedy_texts()[name].startswith(_QUESTION)
     }
 
 

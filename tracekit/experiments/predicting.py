@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from tracekit.advice.catalogue import catalogue
 from tracekit.advice.model import Advice, FixList
+from tracekit.database.remedies import all_remedies
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.examine import Examination
@@ -314,7 +314,7 @@ class Promises(Struct, frozen=True):
 
     def others(self, applied: Collection[str]) -> list[str]:
         """The other remedies for the program's step, the highest saving first."""
-        known = catalogue()
+        known = all_remedies()
         names = dict.fromkeys(each.remedy for each in self._list())
         return [each for each in names if each not in applied and not known[each].is_apart]
 

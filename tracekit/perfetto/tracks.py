@@ -18,9 +18,10 @@ from msgspec import Struct, field
 
 from tracekit.advice.model import Advice
 from tracekit.causes import CAUSES
+from tracekit.database.remedies import query_of
 from tracekit.database.session import Session
 from tracekit.examine import examine
-from tracekit.replay.changes import Remedies, query_of
+from tracekit.replay.changes import Remedies
 from tracekit.replay.replay import Replay
 from tracekit.text import duration, percent
 from tracekit.trace.added import PID

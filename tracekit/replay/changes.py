@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from tracekit.causes import CAUSES
 from tracekit.database import catalog
+from tracekit.database.remedies import find_remedy, query_of
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import BATCH, PATTERNS, REMEDY, Change
@@ -188,11 +189,6 @@ def _groups(graph: Graph) -> Ints:
     return first
 
 
-def query_of(remedy: str) -> str:
-    """The query that finds a remedy's places: `pinned-copies` is pinned_copies.sql."""
-    return remedy.replace("-", "_")
-
-
 class Remedies:
     """The rows of each query in queries/remedies for one trace; each query runs once."""
 
@@ -219,12 +215,12 @@ class Remedies:
             self._rows |= zip(new, threads.map(self._asked, new), strict=True)
 
     def _asked(self, remedy: str) -> Rows:
-        name = query_of(remedy)
-        if not catalog.is_query(name) or catalog.query(name).topic != "remedies":
+        known, name = find_remedy(remedy), query_of(remedy)
+        if known is None or not known.has_query:
             raise TracekitError(f"no remedy is named {remedy!r}: `tracekit advise` lists them")
-        if (plugin := catalog.plugin_of(name)) is None:
+        if known.of_plugin is None:
             return self._rows_of(name)
-        with plugin.leaving_out(f"the remedy {remedy}"):
+        with known.of_plugin.leaving_out(f"the remedy {remedy}"):
             found = self._rows_of(name)
             for each in COLUMNS:
                 if each != "target" and found[each].dtype.kind not in "iuf":

@@ -18,8 +18,7 @@ import numpy as np
 from msgspec import Struct, to_builtins
 
 from tracekit.causes import CAUSES, LIMITS, UNKNOWN_LIMIT
-from tracekit.database import catalog
-from tracekit.replay.changes import query_of
+from tracekit.database.remedies import Remedy, all_remedies, find_remedy
 from tracekit.replay.grammar import BATCH, REMEDY, STEADY, Change, parse, times
 from tracekit.replay.graph.arrays import shorter
 from tracekit.replay.model import Causal, Gains, Price, largest_first
@@ -32,10 +31,6 @@ from tracekit.replay.windows import MarkedWindows, ReplayedWindow
 # of the grid gives the gain from halving a side's work.
 SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _NETWORK_SPEEDS = (1.0, 2.0, 4.0)
-# The remedies for a thread that did not run, for libraries that prepare new shapes, and for a model
-# on the CPU: a graph or a compiler helps with none of them.
-STALLED = "threads-and-quota"
-_NOT_IN_LOOPS = (STALLED, "few-shapes", "model-on-cpu")
 # The factor on the batch by which a query of queries/remedies prices a larger batch.
 _TWICE = 2
 
@@ -160,15 +155,16 @@ class Prices:
         priced as if no thread was kept from running, no shape was new, and all of the model was on
         the device, because they do not help there.
         """
-        if any(_is_marked(each, "is_apart") for each in changes):
+        remedies = [each for each in map(_remedy_of, changes) if each]
+        if any(each.is_apart for each in remedies):
             # Recording less pays in the recorded run alone.
             after = self.replay.run(*changes, base=self.replay.steady)
             return Price(self.recorded_ns - self.window.length(after), self.recorded_ns)
         base, before_ns = self.replay.unrecorded, self.window_ns
-        in_loops = any(_is_marked(each, "in_loops") for each in changes)
-        for remedy in _NOT_IN_LOOPS if in_loops else ():
-            if len(self.replay.remedies.rows(remedy)["target"]):
-                base = self.replay.scale(f"{REMEDY}:{remedy}", base=base)
+        in_loops = any(each.in_loops for each in remedies)
+        for remedy in all_remedies().values() if in_loops else ():
+            if remedy.outside_loops and len(self.replay.remedies.rows(remedy.name)["target"]):
+                base = self.replay.scale(f"{REMEDY}:{remedy.name}", base=base)
                 before_ns = self.length(base)
         samples = prod(map(self._samples, changes))
         saves_ns = before_ns - round(self.length(base, *changes) / samples)
@@ -176,9 +172,9 @@ class Prices:
 
     def _samples(self, change: str) -> float:
         """The factor by which the window then holds more samples."""
-        if _is_marked(change, "is_batch"):
+        remedy, found = _remedy_of(change), parse(change)
+        if remedy and remedy.is_batch:
             return _TWICE
-        found = parse(change)
         return found.factor if found.what == BATCH else 1
 
     def larger_batch(self) -> tuple[int, int] | None:
@@ -228,12 +224,10 @@ class Prices:
         return round(replayed_ns * (self.window_ns / max(1, self._replayed_ns)))
 
 
-def _is_marked(change: str, field: str) -> bool:
-    """Whether the header of a change's remedy has this mark
-    (`tracekit.advice.catalogue.Remedy`)."""
+def _remedy_of(change: str) -> Remedy | None:
+    """The remedy that a change such as `remedy:NAME:PLACE` applies; None: it applies none."""
     kind, _, name = change.partition(":")
-    text = catalog.remedies().get(query_of(name.partition(":")[0]), "") if kind == REMEDY else ""
-    return f"\n-- {field}: true\n" in text
+    return find_remedy(name.partition(":")[0]) if kind == REMEDY else None
 
 
 class Speed(Struct, frozen=True):

@@ -11,9 +11,9 @@ from rich.padding import Padding
 from rich.table import Column
 from rich.text import Text
 
-from tracekit.advice.catalogue import Remedy, marked, misses
-from tracekit.advice.model import Advice, AdvisedPlace, BestCombination, FixList
+from tracekit.advice.model import Advice, AdvisedPlace, BestCombination, FixList, misses
 from tracekit.causes import LIMITS, UNKNOWN_LIMIT
+from tracekit.database.remedies import Remedy, marked
 from tracekit.reporters.parts import WITHOUT, is_of_recording, lists_of
 from tracekit.reporters.terminal import Cell, Name, clipped, console, fitted, section, table
 from tracekit.text import duration, percent, printable, share

@@ -8,8 +8,7 @@ from textwrap import shorten, wrap
 
 from rich.text import Text
 
-from tracekit.advice.catalogue import misses, remedy_of
-from tracekit.advice.model import Advice
+from tracekit.advice.model import Advice, misses, remedy_of
 from tracekit.evidence.model import forbids_verdicts
 from tracekit.reporters import colours
 from tracekit.reporters.parts import (

@@ -10,8 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
 
-from tracekit.advice.catalogue import remedy_of
-from tracekit.advice.model import Advice
+from tracekit.advice.model import Advice, remedy_of
 from tracekit.causes import UNRECORDED, in_words_of
 from tracekit.evidence.model import HostThread, Period
 from tracekit.reporters import colours

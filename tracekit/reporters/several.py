@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
-from tracekit.advice.catalogue import marked
 from tracekit.causes import words
+from tracekit.database.remedies import marked
 from tracekit.reporters.parts import best_of, bound_text, devices_of, short_bound
 from tracekit.reporters.terminal import WIDTH, Cell, Name, clipped_start, console, section, table
 from tracekit.text import counted, duration, lowered, percent, printable, share, size

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tracekit.advice.catalogue import is_against
-from tracekit.advice.model import Advice
+from tracekit.advice.model import Advice, is_against, remedy_of
 from tracekit.causes import words
 from tracekit.evidence.model import HostThread, Launch
 from tracekit.text import duration, lowered, percent
@@ -72,7 +71,7 @@ def list_notes(
     saving = next((each for each in verdict.savings if each.remove == verdict.bottleneck), None)
     first, notes = recurring[0], []
     reading = next((each for each in recurring if is_against(each, "sync")), None)
-    is_found = any(each.remedy == "cuda-graph" for each in recurring)
+    is_found = any(remedy_of(each).frees_launches for each in recurring)
     if reading is not None and not is_found and graph > (first.share or 0.0):
         notes.append(
             f"Free launches, as in a CUDA graph, would save {percent(graph)}, but only where the "

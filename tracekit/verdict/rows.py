@@ -36,7 +36,10 @@ _REPLAYED = "the window's replayed length without one-offs"
 
 
 # The packages and modules of tracekit that a verdict depends on, besides the tables.
-_RULES = ("advice", "evidence", "replay", "verdict", "causes.py", "examine.py", "thresholds.py")
+_RULES = (
+    "advice", "evidence", "replay", "verdict", "causes.py", "database/remedies.py", "examine.py",
+    "thresholds.py",
+)  # fmt: skip
 
 
 @cache

@@ -18,8 +18,7 @@ from tests.controls import CONTROLS
 from tests.kit.atoms import MS, step
 from tests.kit.simulated import lengths, truth, write
 from tests.kit.simulator import Machine, Simulation
-from tracekit.advice.catalogue import catalogue
-from tracekit.replay.changes import query_of
+from tracekit.database.remedies import all_remedies, query_of
 
 Events = list[dict[str, Any]]
 MACHINE, UNKNOWN = Machine(), Case("", "", "")
@@ -86,7 +85,7 @@ SAME = {"waiting_for_a_rank": ("waiting_for_a_rank", "overlap_communication")}
 
 def twins() -> Iterator[Program]:
     """Each remedy's control (tests/controls), with the fault and without."""
-    for remedy in catalogue().values():
+    for remedy in all_remedies().values():
         if not remedy.has_query:
             continue
         name = query_of(remedy.name)
@@ -154,7 +153,7 @@ def mixes() -> Iterator[Program]:
 def mixed(seed: int) -> Program | None:
     """The random program of a seed; None if no planted fault is clearly the strongest."""
     rng = random.Random(seed)
-    known = sorted({query_of(each.name) for each in catalogue().values() if each.has_query})
+    known = sorted({query_of(each.name) for each in all_remedies().values() if each.has_query})
     pool = [name for name in known if name not in _LEFT_OUT and _per_step(name) is not None]
     chosen = rng.sample(pool, rng.randint(2, 4))
     strength = {}

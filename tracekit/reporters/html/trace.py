@@ -11,7 +11,7 @@ from typing import Any
 import altair
 import polars as pl
 
-from tracekit.advice.catalogue import remedy_of
+from tracekit.advice.model import remedy_of
 from tracekit.database import catalog
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError

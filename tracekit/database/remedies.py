@@ -1,4 +1,4 @@
-"""The catalogue of remedies: each is a query that finds call sites, and a description.
+"""All remedies: each is a query that finds call sites, and a description.
 
 queries/remedies/NAME.sql answers which parts of a run the remedy changes, and how much; its rows
 are what a replay scales (tracekit/replay/changes.py). Its header says what to do.
@@ -15,14 +15,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tracekit.advice.model import Advice
-from tracekit.causes import CAUSES, LIMITS, UNKNOWN_LIMIT
-from tracekit.database.catalog import header, plugin_of, query, remedies
+from tracekit.causes import CAUSES
+from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.plugins import Plugin
 from tracekit.text import suggestion
 
 EFFORTS = ("low", "medium", "high")
+CLAIMS = ("", "events", "around")
 
 
 class Remedy(Struct, frozen=True):
@@ -53,8 +53,18 @@ class Remedy(Struct, frozen=True):
     cannot be looked for."""
     once: tuple[str, ...] = ()
     """The causes of one-off events that it helps against."""
+    at_start: bool = False
+    """Whether it helps only against one-offs while a run may still warm up."""
+    claims: str = ""
+    """The one-offs that are part of the recurring work that it finds: `events`, those that are
+    events of its rows; `around`, those of its main cause with a row in them; empty: none."""
     in_loops: bool = False
     """Whether it pays only where most kernels run again and again."""
+    outside_loops: bool = False
+    """Whether it is about time with which no change in loops helps: those are priced as if this
+    time was saved already."""
+    frees_launches: bool = False
+    """Whether it makes launches free, as a CUDA graph does."""
     is_apart: bool = False
     """Whether it saves time outside the program's step: it is listed after the others, and not
     combined with them."""
@@ -100,11 +110,12 @@ class Remedy(Struct, frozen=True):
     @property
     def codes(self) -> tuple[str, ...]:
         """Codes of findings that make its price doubtful."""
-        if not self.has_query:
-            return ()
-        from tracekit.replay.changes import query_of
+        return catalog.query(query_of(self.name)).doubts if self.has_query else ()
 
-        return query(query_of(self.name)).doubts
+
+def query_of(remedy: str) -> str:
+    """The query that finds a remedy's places: `pinned-copies` is pinned_copies.sql."""
+    return remedy.replace("-", "_")
 
 
 def parse_remedy(name: str, sql: str) -> Remedy:
@@ -116,7 +127,7 @@ def parse_remedy(name: str, sql: str) -> Remedy:
     """
     types = Remedy.__annotations__
     values: dict[str, Any] = {}
-    for comment in header(sql):
+    for comment in catalog.header(sql):
         field, _, text = comment.removeprefix("-- ").partition(":")
         words = text.strip() if field in ("before", "after") else " ".join(text.split())
         if types.get(field) == "bool":
@@ -130,12 +141,12 @@ def parse_remedy(name: str, sql: str) -> Remedy:
 
 
 @cache
-def catalogue() -> dict[str, Remedy]:
+def all_remedies() -> dict[str, Remedy]:
     """All remedies, by name, without those of plugins that are wrong."""
     found = {}
-    for file, text in remedies().items():
+    for file, text in catalog.remedy_texts().items():
         name = file.replace("_", "-")
-        if (plugin := plugin_of(file)) is None:
+        if (plugin := catalog.plugin_of(file)) is None:
             found[name] = parse_remedy(name, text)
             continue
         with plugin.leaving_out(f"the remedy {name}"):
@@ -147,41 +158,28 @@ def _of_plugin(remedy: Remedy, plugin: Plugin) -> Remedy:
     """The remedy, marked as a plugin's.
 
     Raises:
-        TracekitError: its causes or its effort are none that tracekit knows.
+        TracekitError: its causes, its effort or what it claims are none that tracekit knows, or it
+            lacks the question that they need.
     """
     if unknown := [each for each in remedy.causes if each not in CAUSES]:
         raise TracekitError(f"no cause is {unknown[0]!r}")
     if remedy.effort not in EFFORTS:
         raise TracekitError(f"its effort is none of {', '.join(EFFORTS)}")
+    if remedy.claims not in CLAIMS:
+        raise TracekitError(f"it claims none of {', '.join(CLAIMS[1:])}")
+    if (remedy.claims or remedy.outside_loops) and not remedy.has_query:
+        raise TracekitError("claims and outside_loops need a question")
     return replace(remedy, title=plugin.mark(remedy.title), of_plugin=plugin)
 
 
-def is_against(advice: Advice, bottleneck: str | None) -> bool:
-    """Whether a piece of advice reduces a bottleneck. What limits kernels, math or memory, is
-    rarely certain: less of either makes them faster."""
-    causes, of_kernels = {*remedy_of(advice).causes}, {*LIMITS, UNKNOWN_LIMIT}
-    return bottleneck in (causes | of_kernels if causes & of_kernels else causes)
-
-
-def misses(advice: Advice, bottleneck: str | None) -> bool:
-    """Whether a piece of advice reduces a cause of the step's time that is not the bottleneck."""
-    of = remedy_of(advice)
-    is_other = bottleneck is not None and not is_against(advice, bottleneck)
-    return is_other and not (advice.once or of.is_batch or of.is_elsewhere)
-
-
-def remedy_of(advice: Advice) -> Remedy:
-    """The remedy of a piece of advice. One that is not known here, such as that of a plugin in a
-    stored verdict, has what the advice says."""
-    return catalogue().get(advice.remedy) or Remedy(
-        advice.remedy, advice.title, (advice.cause,), advice.needs,
-        before="", after="", risks="", check="", sources=(), effort=advice.effort,
-    )  # fmt: skip
+def find_remedy(name: str) -> Remedy | None:
+    """The remedy called `name`, as advice or as its file spells it; None: there is none."""
+    return all_remedies().get(name.replace("_", "-"))
 
 
 def marked(name: str) -> str:
     """A remedy's name, and the plugin that brings it."""
-    found = catalogue().get(name)
+    found = find_remedy(name)
     return f"{name} (plugin {found.of_plugin.name})" if found and found.of_plugin else name
 
 
@@ -191,8 +189,8 @@ def remedy(name: str) -> Remedy:
     Raises:
         TracekitError: there is no such remedy.
     """
-    found = catalogue().get(name)
+    found = find_remedy(name)
     if found is None:
-        known = suggestion(name, catalogue()) or f"; there are: {', '.join(catalogue())}"
+        known = suggestion(name, all_remedies()) or f"; there are: {', '.join(all_remedies())}"
         raise TracekitError(f"no remedy is named {name!r}{known}")
     return found
