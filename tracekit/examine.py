@@ -20,6 +20,8 @@ from tracekit.evidence.model import Evidence, OneOffEvent, Period, Trace, forbid
 from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Verdict
+from tracekit.verdict.parts import with_parts
+from tracekit.verdict.recorder import forbids_verdicts
 from tracekit.verdict.regime import UNKNOWN, flip_of
 from tracekit.verdict.windows import is_anecdote, is_hardly_longer, is_unrepeated
 
@@ -186,7 +188,7 @@ class _Examiner:
             priced_ns=fixes.window_ns if fixes else None,
             unsure=fixes.unsure if fixes else [],
         )
-        return Examination(analysis, fixes, kept, place)
+        return Examination(with_parts(analysis, self.thresholds), fixes, kept, place)
 
     # -- evidence and judgement
 
@@ -273,20 +275,22 @@ class _Examiner:
         limit, the only bound that is known is the peak: both say how near it is."""
         from tracekit.advice.find import without_prices
         from tracekit.advice.model import is_against
-        from tracekit.verdict.next_steps import list_notes
+        from tracekit.verdict.next_steps import bound_then, list_notes
 
         if verdict.regime == UNKNOWN:
             # Prices rest on data that the trace lacks.
             fixes = without_prices(fixes)
         graph = causal.gains.cuda_graph if causal else 0.0
         notes = list_notes(fixes.advice, fixes.unsure, verdict, graph)
-        bottleneck = str(verdict.bottleneck)
+        bottleneck = verdict.bottleneck
         of_device = bottleneck in (*LIMITS, UNKNOWN_LIMIT)
         if of_device and not any(is_against(a, bottleneck) for a in fixes.advice if not a.once):
             near = collect.reached(self.database, self.trace_id, self.thresholds)
             notes += near
             verdict = replace(verdict, try_next=[*verdict.try_next, *near])
-        return replace(fixes, bottleneck=verdict.bottleneck, notes=notes), verdict
+        if together := fixes.together:
+            together = replace(together, then=bound_then(together, self.thresholds))
+        return replace(fixes, bottleneck=bottleneck, notes=notes, together=together), verdict
 
     # -- replays
 

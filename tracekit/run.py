@@ -160,7 +160,7 @@ class Database:
 
         with self.session.sharing():
             analyses = self.verdicts(thresholds=thresholds)
-            _, found, why = verdict_together(self.session, analyses, thresholds or Thresholds())
+            _, found, why = verdict_together(self.session, analyses)
         if found is None:
             why = why or "there is only one trace"
             raise TracekitError(f"{self.session.name}: not the ranks of one run: {why}")

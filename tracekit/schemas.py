@@ -23,6 +23,7 @@ from tracekit.records import Record, Schema, Schemas, closed
 from tracekit.replay import whatif
 from tracekit.replay.critical_path import Link
 from tracekit.reporters import written
+from tracekit.thresholds import TABLE
 from tracekit.verdict import model as analysis
 from tracekit.verdict.confidence import LEVELS
 from tracekit.verdict.model import RunVerdict
@@ -109,6 +110,11 @@ _CONFIDENCE = _one_of(*LEVELS, "none")
 _GIVEN: dict[tuple[str, str], Made] = {
     ("Analysis", "top_kernels"): _rows("top_kernels"),
     ("Analysis", "memory_traffic"): _rows("memory_traffic"),
+    ("Analysis", "limits"): lambda made: {
+        "type": "object",
+        "propertyNames": {"enum": [each.name for each in TABLE.values() if each.is_settable]},
+        "additionalProperties": {"type": "number"},
+    },
     ("Collectives", "bandwidth"): _rows("link_bandwidth"),
     ("Causal", "links"): lambda made: {"type": "array", "items": made.of(Link, _SITE)},
     ("Diff", "doubts"): lambda made: {"type": "array", "items": _FINDING_ROW},

@@ -70,6 +70,16 @@ class _Settings(Struct, frozen=True):
         # A field for each line of the table (tests/database/test_sql.py proves it).
         def __getattr__(self, name: str) -> Any: ...
 
+    def __reduce__(self) -> Any:
+        # Of a copy, too, JSON leaves out the defaults, which it knows by identity.
+        return _with_settings, (self.changed,)
+
+    @property
+    def changed(self) -> dict[str, int | float]:
+        """The values that are not the defaults, by name."""
+        values = ((each, getattr(self, each.name)) for each in TABLE.values())
+        return {each.name: value for each, value in values if value != each.default}
+
     def updated(self, settings: Iterable[str]) -> Thresholds:
         """A copy with `NAME=VALUE` settings.
 
@@ -108,8 +118,14 @@ else:
         bases=(_Settings,),
         module=__name__,
         frozen=True,
+        # As JSON, it is what was set.
+        omit_defaults=True,
     )
     Thresholds.__doc__ = _Settings.__doc__
+
+
+def _with_settings(values: dict[str, int | float]) -> Thresholds:
+    return Thresholds(**values)
 
 
 def pairs(

@@ -65,12 +65,12 @@ def stored_verdicts(
 
 
 def verdict_together(
-    database: Session, analyses: list[Analysis], thresholds: Thresholds
+    database: Session, analyses: list[Analysis], thresholds: Thresholds | None = None
 ) -> tuple[list[Analysis], RunVerdict | None, str]:
     """The analyses, which say who waits for whom, and the verdict of the run whose ranks these
     traces are, or why there is none.
 
-    A single trace has neither.
+    A single trace has neither. The thresholds are those of the analyses, unless others are given.
     """
     if len(analyses) < 2:
         return analyses, None, ""
@@ -82,7 +82,8 @@ def verdict_together(
     from tracekit.verdict.run_verdict import judge_run
     from tracekit.verdict.run_words import with_waits
 
-    found = judge_run(database, analyses, thresholds)
+    judged = thresholds or analyses[0].limits
+    found = judge_run(database, analyses, judged)
     if isinstance(found, str):
         return analyses, None, found
-    return with_waits(analyses, found, thresholds), found, ""
+    return with_waits(analyses, found, judged), found, ""

@@ -25,10 +25,11 @@ from tracekit.evidence.collect import reached
 from tracekit.examine import examine
 from tracekit.replay.changes import Remedies
 from tracekit.replay.model import Price
-from tracekit.reporters.advise import _bound_then, render, render_whatif
+from tracekit.reporters.advise import render, render_whatif
 from tracekit.reporters.parts import ONCE, lists_of
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.next_steps import bound_then
 
 SMALL = 8_000_000
 # For each remedy: a step's atoms with a fault, and the atoms without it.
@@ -177,7 +178,7 @@ def test_one_change_is_the_best_combination_and_comes_with_the_new_bound(loaded,
 )
 def test_the_bound_after_the_changes_is_shown_only_if_it_is_known(path, device, said):
     together = BestCombination(10 * US, 0.1, [], [], path, 0.0, device)
-    assert said in _bound_then(together)
+    assert said in bound_then(together, Thresholds())
 
 
 def test_a_share_of_the_peak_is_not_shown_if_hardly_any_work_is_known():
@@ -191,7 +192,7 @@ def test_a_share_of_the_peak_is_not_shown_if_hardly_any_work_is_known():
 
 def test_a_host_that_computes_is_not_called_overhead_bound_after_the_changes():
     together = BestCombination(10 * US, 0.1, [], [], {"math": 0.9, "python": 0.1}, 0.5, 0.0)
-    assert _bound_then(together) == "Then 90.0 % of the run's critical path is math."
+    assert bound_then(together, Thresholds()) == "Then 90.0 % of the run's critical path is math."
 
 
 def test_a_share_over_the_peak_is_said_to_be_impossible():

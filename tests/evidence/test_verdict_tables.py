@@ -13,7 +13,7 @@ from tests.conftest import trace_file, trace_names
 from tests.kit import traces
 from tracekit.examine import examine_all
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.rows import rows_of, rules
+from tracekit.verdict.rows import read, rows_of, rules
 
 TABLES = ("verdict", "evidence", "one_off", "advice")
 OVERHEAD = "simulated-overhead-bound.json.gz"
@@ -131,3 +131,14 @@ def test_a_verdict_by_other_rules_is_judged_anew(judged, tmp_path):
         with tracekit.open_database(copy) as database:
             expected = "no" if judged_by == rules() else right
             assert database.verdict().verdict.regime == expected
+
+
+def test_a_verdict_that_was_stored_without_its_parts_gets_them_when_it_is_read(shared_verdict):
+    analysis = shared_verdict(WITH_ALL)
+    stored = analysis.as_dict()
+    assert stored["parts"] and stored["limits"] == {}
+    for name in ("parts", "happened", "limits"):
+        del stored[name]
+    found = read(json.dumps(stored))
+    assert (found.parts, found.happened) == (analysis.parts, analysis.happened)
+    assert found.limits == Thresholds()

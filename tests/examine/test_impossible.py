@@ -23,7 +23,6 @@ from tests.kit.mutants import bases, mutant
 from tests.kit.sampling import sample
 from tests.kit.traces import Together, document, launched, operator, slice_event, step
 from tracekit.reporters import console
-from tracekit.thresholds import Thresholds
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -272,7 +271,7 @@ def said_of(run: tracekit.Database, trace: int, *, draws: bool) -> Iterator[str]
         assert "\n" not in str(error)
         return
     answer = shown(analysis)
-    console.explain(analysis, Thresholds())
+    console.explain(analysis)
     if draws:
         pytest.importorskip("altair", reason="a page needs the extra report")
         answer = replace(answer, page=run.report(trace=trace).html)

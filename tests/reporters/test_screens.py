@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 import tracekit
-from tests.conftest import judged_together, trace_names
+from tests.conftest import judged_together, trace_file, trace_names
 from tests.kit import ranks_simulated
 from tests.kit.atoms import MS, US, BlockingCopy, Call, Launch, Sync, Work, operator, step
 from tests.kit.processes import invoke
@@ -19,9 +19,10 @@ from tracekit.database.remedies import all_remedies
 from tracekit.evidence.model import Finding
 from tracekit.reporters import several
 from tracekit.reporters.first_screen import render
-from tracekit.reporters.parts import devices_of, parts_of
+from tracekit.reporters.parts import devices_of
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.once import once_share
+from tracekit.verdict.parts import parts_of
 
 
 def screen(analysis, capsys, monkeypatch):
@@ -59,6 +60,17 @@ def test_shares_name_what_is_left_without_one_offs(tmp_path, capsys, monkeypatch
     assert any(each.endswith(f"of the other {left}") for each in lines)
     once = next(at for at, each in enumerate(lines) if each.startswith("What happened once"))
     assert once < next(at for at, each in enumerate(lines) if each.startswith("What to change"))
+
+
+def test_a_threshold_that_is_set_decides_which_parts_have_a_line():
+    trace = trace_file("simulated-overhead-bound.json.gz")
+    usual = invoke("analyze", trace).stdout
+    fewer = invoke("analyze", trace, "--threshold", "named_gain=0.5").stdout
+    assert "waits for dispatch " in usual and "waits for dispatch " not in fewer
+    whole = json.loads(invoke("analyze", trace, "--threshold", "named_gain=0.5", "--json").stdout)
+    assert whole["limits"] == {"named_gain": 0.5}
+    parts_ns = sum(each["dur_ns"] for each in whole["parts"])
+    assert parts_ns == whole["judged"]["window"]["span_ns"]
 
 
 SAVED = BlockingCopy(2 * US, 5 * MS, name="Memcpy DtoH (Device -> Pageable)")
@@ -211,7 +223,7 @@ def test_waits_are_named_by_what_was_recorded_meanwhile_if_the_verdict_is(cause,
         verdict=replace(analysis.verdict, bottleneck=cause),
         meanwhile=[{"name": "loading", "idle_ns": MS}],
     )  # fmt: skip
-    assert any(part.name.endswith(name) for part in parts_of(shown))
+    assert any(part.name.endswith(name) for part in parts_of(shown, Thresholds()))
 
 
 # Small traces are judged together, large ones take seconds.

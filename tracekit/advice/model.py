@@ -102,6 +102,8 @@ class BestCombination(Struct, frozen=True):
     """The gain from then halving the host's work, as a fraction of the changed window."""
     device_gain: float
     """The gain from then halving the device's work, as a fraction of the changed window."""
+    then: str = ""
+    """What bounds the run then, as a sentence."""
 
 
 class NotChecked(Struct, frozen=True):

@@ -25,7 +25,6 @@ from tracekit.replay.grammar import HELP
 from tracekit.reporters.rows import first_rows
 from tracekit.run import Database
 from tracekit.text import as_operand
-from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, RunVerdict
 from tracekit.verdicts import verdict_together, verdicts
 
@@ -98,12 +97,11 @@ class Tools:
         """Tell whether overhead (the GPU waits for the host) or compute bounds a run, why, and what
         removing each cause would save at most. For the ranks of one run: which rank delays the
         others."""
-        limits = Thresholds()
 
         def judged(database: Session) -> tuple[list[Analysis], RunVerdict | None, str]:
             with database.sharing():
-                analyses = verdicts(database, trace_id, window, limits)
-                return verdict_together(database, analyses, limits)
+                analyses = verdicts(database, trace_id, window)
+                return verdict_together(database, analyses)
 
         key = ("verdict", trace_id, window)
         (analyses, run, no_run), findings = self._of_trace(path, trace_id, key, judged)

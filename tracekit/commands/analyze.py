@@ -53,7 +53,7 @@ def analyze(
     thresholds = request.thresholds
     with request.open(*traces) as opened, opened.sharing():
         analyses = opened.verdicts(trace_id, request.window, thresholds)
-        analyses, run, no_run = verdict_together(opened.session, analyses, thresholds)
+        analyses, run, no_run = verdict_together(opened.session, analyses)
         if as_json:
             objects = [each.as_dict() for each in analyses]
             listed = {"schema": f"{SCHEMA}+list", "analyses": objects, "run": run and run.as_dict()}
@@ -78,7 +78,7 @@ def analyze(
             from tracekit.reporters import console
 
             for analysis in [] if as_json else analyses:
-                console.explain(analysis, thresholds)
+                console.explain(analysis)
             console.print_queries(of_run=run is not None, err=as_json)
 
 
@@ -132,7 +132,7 @@ def _to_advise(run: Database, trace_id: int | None, thresholds: Thresholds) -> i
     if trace_id is not None or len(run.trace_ids()) == 1:
         return trace_id
     analyses = run.verdicts(thresholds=thresholds)
-    _, found, _ = verdict_together(run.session, analyses, thresholds)
+    _, found, _ = verdict_together(run.session, analyses)
     if found is None:
         return None
     if found.pace is not None:

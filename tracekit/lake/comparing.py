@@ -148,6 +148,8 @@ class History(Record, frozen=True):
     """Why `diff` does not compare the runs beside the last change."""
     spread: Spread | None = None
     """How far apart the steps are; null: the step changed."""
+    are_few: bool = False
+    """Whether the runs are so few that they cannot tell a change from noise."""
 
 
 def history(lake: Lake, thresholds: Thresholds | None = None, top: int = 10) -> History:
@@ -159,9 +161,9 @@ def history(lake: Lake, thresholds: Thresholds | None = None, top: int = 10) -> 
     order, runs = _in_order(lake)
     judged = thresholds or Thresholds()
     steps = [(each.run, each.step_ns) for each in runs]
-    changes = shifts(steps, judged)
+    changes, few = shifts(steps, judged), len(runs) < judged.few_runs
     if not changes:
-        return History(order, runs, changes, None, None, spread=spread(steps, judged))
+        return History(order, runs, changes, None, None, None, spread(steps, judged), few)
     beside = (changes[-1].last_before, changes[-1].run)
     left_out = None
     for compared in _nearest([each.run for each in runs], beside[1]):
@@ -170,8 +172,8 @@ def history(lake: Lake, thresholds: Thresholds | None = None, top: int = 10) -> 
         except NothingInCommon as error:
             left_out = left_out or str(error)
             continue
-        return History(order, runs, changes, compared, found, left_out)
-    return History(order, runs, changes, beside, None, left_out)
+        return History(order, runs, changes, compared, found, left_out, are_few=few)
+    return History(order, runs, changes, beside, None, left_out, are_few=few)
 
 
 def _nearest(names: list[str], first_after: str) -> list[tuple[str, str]]:

@@ -12,13 +12,10 @@ from rich.table import Column
 from rich.text import Text
 
 from tracekit.advice.model import Advice, AdvisedPlace, BestCombination, FixList, misses
-from tracekit.causes import LIMITS, UNKNOWN_LIMIT
 from tracekit.database.remedies import Remedy, marked
 from tracekit.reporters.parts import WITHOUT, is_of_recording, lists_of
 from tracekit.reporters.terminal import Cell, Name, clipped, console, fitted, section, table
 from tracekit.text import duration, percent, printable, share
-from tracekit.thresholds import Thresholds
-from tracekit.verdict.regime import weigh
 
 if TYPE_CHECKING:
     from tracekit.replay.whatif import RunWhatIf, StepLength, WhatIf
@@ -108,31 +105,8 @@ def _together(out: Console, together: BestCombination, listed: Collection[str]) 
         sentence = f"{duration(together.saves_ns)} in all, {share}"
     out.print(table([">", Column(no_wrap=True), ""], rows))
     out.print(sentence)
-    if together.bound_by:
-        out.print(_bound_then(together))
-
-
-def _bound_then(together: BestCombination) -> str:
-    """A sentence on the bound of the run after the changes."""
-    thresholds = Thresholds()
-    if (unknown := together.bound_by.get("unknown", 0.0)) >= thresholds.unknown_share:
-        return (
-            "What bounds the run then is not known: the trace does not explain "
-            f"{percent(unknown)} of its critical path."
-        )
-    cause, part = max(together.bound_by.items(), key=lambda item: item[1])
-    bound = weigh(together.host_gain, together.device_gain)
-    if bound.side == "host" and cause in (*LIMITS, UNKNOWN_LIMIT):
-        # Without a device, the host computes.
-        return f"Then {percent(part)} of the run's critical path is {cause}."
-    gain = bound.host if bound.side == "host" else bound.device
-    bounds = (
-        f"the run is {bound.regime} (halving the {bound.side}'s work would gain {percent(gain)})"
-        if gain >= thresholds.small_gain
-        else "neither side bounds the run (halving the work of either would gain less than "
-        f"{thresholds.small_gain:.0%})"
-    )
-    return f"Then {bounds}, and {percent(part)} of its critical path is {cause}."
+    if together.then:
+        out.print(together.then)
 
 
 def _conditions(out: Console, advice: Sequence[Advice]) -> None:

@@ -23,7 +23,6 @@ from tracekit.reporters.parts import (
     devices_of,
     lists_of,
     next_of,
-    parts_of,
     short_bound,
     without_profiler,
 )
@@ -38,7 +37,7 @@ from tracekit.reporters.terminal import (
     table,
 )
 from tracekit.text import counted, duration, percent, printable, share, size
-from tracekit.thresholds import TABLE, Thresholds
+from tracekit.thresholds import TABLE
 from tracekit.verdict.model import RUN_QUERIES, Analysis
 from tracekit.verdict.recorder import bound_of_verdict
 from tracekit.verdict.windows import is_hardly_longer
@@ -84,7 +83,7 @@ def _headline(out: Console, analysis: Analysis) -> None:
 
 def _time(out: Console, analysis: Analysis) -> None:
     """A bar for each part of the window; the parts add up to the window."""
-    parts = parts_of(analysis)
+    parts = analysis.parts
     if not parts:
         return
     window, span = analysis.judged.window, analysis.judged.window.span_ns
@@ -92,8 +91,8 @@ def _time(out: Console, analysis: Analysis) -> None:
     section(out, f"Where the time went ({whole})")
     rows = []
     for part in parts:
-        bar = Text("█" * round(_BAR * part.ns / span) or "▏", colours.of(part.kind))
-        rows.append((part.name, duration(part.ns), share(part.ns, span), bar))
+        bar = Text("█" * round(_BAR * part.dur_ns / span) or "▏", colours.of(part.kind))
+        rows.append((part.name, duration(part.dur_ns), share(part.dur_ns, span), bar))
     out.print(table(["", ">", ">", ""], rows))
 
 
@@ -146,7 +145,7 @@ def _has_row(period: Period, analysis: Analysis) -> bool:
         alone = main.kind == "host_active" and len(analysis.steps) == 1
         return not (alone and (window.start_ns, window.end_ns) == (main.start_ns, main.end_ns))
     same = period.regime == analysis.verdict.regime
-    return not (same and is_hardly_longer(window, main, Thresholds()))
+    return not (same and is_hardly_longer(window, main, analysis.limits))
 
 
 def _phases(out: Console, analysis: Analysis) -> None:
@@ -220,18 +219,18 @@ def _health(out: Console, analysis: Analysis) -> None:
         out.print(line.append(printable(finding.message) + count))
 
 
-def explain(analysis: Analysis, limits: Thresholds) -> None:
+def explain(analysis: Analysis) -> None:
     """Prints the arithmetic, critical path and thresholds of one analysis."""
     out = console()
     if analysis.causal is not None:
-        _arithmetic(out, analysis, analysis.causal, limits)
+        _arithmetic(out, analysis, analysis.causal)
         _path(out, analysis.causal)
     section(out, "Thresholds (--threshold NAME=VALUE sets one, but not those marked with *)")
     rows = []
     for each in TABLE.values():
         text = f"{each.meaning} ({each.source})"
         mark = "" if each.is_settable else " *"
-        rows.append((each.name + mark, f"{getattr(limits, each.name):,}", text))
+        rows.append((each.name + mark, f"{getattr(analysis.limits, each.name):,}", text))
     out.print(table(["", ">", Column(overflow="fold")], rows))
 
 
@@ -241,9 +240,9 @@ def print_queries(*, of_run: bool = False, err: bool = False) -> None:
         click.echo(f"\n-- tracekit query {name}\n{catalog.query(name).sql.rstrip()}", err=err)
 
 
-def _arithmetic(out: Console, analysis: Analysis, causal: Causal, limits: Thresholds) -> None:
+def _arithmetic(out: Console, analysis: Analysis, causal: Causal) -> None:
     """Prints each replayed change with its gain and the length that remains."""
-    gains = causal.gains
+    gains, limits = causal.gains, analysis.limits
     name = printable(analysis.judged.window.name)
     how = "without the profiler" if gains.recorder_ns else "as recorded"
     length = f"{duration(gains.window_ns)} {how}"

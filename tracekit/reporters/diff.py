@@ -13,7 +13,6 @@ from rich.text import Text
 
 from tracekit.compare.diff import Diff, Rows
 from tracekit.reporters.fleet import spread_of
-from tracekit.reporters.parts import plain_part
 from tracekit.reporters.terminal import WIDTH, Bar, Cell, Name, console, fitted, section, table
 from tracekit.text import (
     counted,
@@ -25,7 +24,7 @@ from tracekit.text import (
     signed_figure,
     size,
 )
-from tracekit.thresholds import Thresholds
+from tracekit.verdict.parts import plain_part
 
 if TYPE_CHECKING:
     from tracekit.compare.crosscheck import CheckedFigure, Report, Value
@@ -228,11 +227,10 @@ def summary(history: History) -> str:
         return f"{count}: {spread_of(history.spread)}."
     last = history.changes[-1]
     became = "longer" if last.ratio > 1 else "shorter"
-    few = len(history.runs) < Thresholds().few_runs
     return (
         f"{count}: the step became {became} with run {printable(last.run)}, from "
         f"{duration(last.before_ns)} to {duration(last.after_ns)}"
-        f"{'; so few runs cannot tell whether that is noise' if few else ''}."
+        f"{'; so few runs cannot tell whether that is noise' if history.are_few else ''}."
     )
 
 

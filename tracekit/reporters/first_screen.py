@@ -18,16 +18,14 @@ from tracekit.reporters.parts import (
     devices_of,
     lists_of,
     next_of,
-    parts_of,
     shares_of,
     without_once,
     without_profiler,
 )
 from tracekit.reporters.terminal import AUTOGRAD, console, fitted
 from tracekit.text import counted, duration, lowered, percent, printable, share
-from tracekit.thresholds import Thresholds
-from tracekit.verdict.model import Analysis
-from tracekit.verdict.once import once_rows, once_share
+from tracekit.verdict.model import Analysis, Happened
+from tracekit.verdict.recorder import forbids_verdicts
 from tracekit.verdict.regime import UNKNOWN
 
 LINES, WIDTH = 24, 80
@@ -70,7 +68,7 @@ def _head(analysis: Analysis) -> list[Text]:
 def _marked(analysis: Analysis) -> str:
     """How long the judged step is marked, if the mark and the step differ much in length."""
     marked_ns, span_ns = analysis.marked_ns, analysis.judged.window.span_ns
-    if marked_ns is None or abs(marked_ns - span_ns) < Thresholds().small_gain * span_ns:
+    if marked_ns is None or abs(marked_ns - span_ns) < analysis.limits.small_gain * span_ns:
         return ""
     return f" between completions on the device (marked: {duration(marked_ns)})"
 
@@ -111,17 +109,17 @@ def _step(analysis: Analysis) -> str:
 def _parts(analysis: Analysis) -> list[Text]:
     """The longest parts of the window; they and the rest add up to it."""
     window = analysis.judged.window
-    parts = parts_of(analysis)
+    parts = analysis.parts
     if not parts or not window.span_ns:
         return []
     whole = "step" if window.kind == "step" else "window" if window.kind != "range" else "range"
-    most = sorted(parts, key=lambda part: -part.ns)
-    least_ns = Thresholds().named_gain * window.span_ns
+    most = sorted(parts, key=lambda part: -part.dur_ns)
+    least_ns = analysis.limits.named_gain * window.span_ns
     # One small part has its own line, several are the rest.
-    shown = max(1, sum(part.ns >= least_ns for part in most))
+    shown = max(1, sum(part.dur_ns >= least_ns for part in most))
     shown = min(_PARTS, shown + (len(most) == shown + 1))
-    rest_ns = sum(part.ns for part in most[shown:])
-    rows = [(part.name, part.kind, part.ns) for part in most[:shown]]
+    rest_ns = sum(part.dur_ns for part in most[shown:])
+    rows = [(part.name, part.kind, part.dur_ns) for part in most[:shown]]
     if rest_ns:
         rows.append(("rest", "unknown", rest_ns))
     lines = [Text(), Text(f"Where the {whole}'s {duration(window.span_ns)} went", "bold")]
@@ -143,52 +141,57 @@ def _advice(analysis: Analysis, free: int) -> list[Text]:
     lists = lists_of(analysis.advice, "What to change, each alone")
     once = dict(lists).get(ONCE, [])
     lines: list[Text] = []
-    if taken := once_share(analysis, Thresholds()):
+    if happened := analysis.happened:
         lists = [each for each in lists if each[0] != ONCE]
         best = best_of(analysis.advice)
-        if analysis.verdict.regime != UNKNOWN and (best is None or taken >= (best.share or 0.0)):
+        if analysis.verdict.regime != UNKNOWN and (
+            best is None or happened.share >= (best.share or 0.0)
+        ):
             # Whatever the first sentence says, the change that saves most has its lines.
             needed = 2 + len(_titled(1, best)) if best else 0
-            shown = _happened(analysis, taken, once, free - needed)
+            shown = _happened(analysis, happened, once, free - needed)
             return [*shown, *_changes(analysis, lists, [], free - len(shown))]
         lines = _changes(analysis, lists, [], free - _RESERVED)
         lines = lines or _changes(analysis, lists, [], free)
-        return [*lines, *_happened(analysis, taken, once, free - len(lines))]
+        return [*lines, *_happened(analysis, happened, once, free - len(lines))]
     return _changes(analysis, lists, once, free)
 
 
-def _happened(analysis: Analysis, taken: float, once: Sequence[Advice], free: int) -> list[Text]:
+def _happened(
+    analysis: Analysis, happened: Happened, once: Sequence[Advice], free: int
+) -> list[Text]:
     """The longest one-offs: what, how much each adds, and when; and what to do against them."""
     slow = {each.name for each in analysis.one_offs if each.kind == "step"}
     often = "once" if len(slow) < 2 else f"once, or in {len(slow)} of {len(analysis.steps)} steps"
-    heading = f"What happened {often}: {percent(taken)} of the trace"
+    heading = f"What happened {often}: {percent(happened.share)} of the trace"
     lines = [Text(), Text(f"{heading:<{_EVENT}} {'adds':>8} {'begins':>9}", "bold")]
-    whole_ns = next(w.window.span_ns for w in analysis.windows if w.window.kind == "trace")
-    left_ns = round(taken * whole_ns)
+    left_ns, limits = happened.adds_ns, analysis.limits
     # The few that explain most of it, and the rest.
-    enough_ns = (1 - Thresholds().told_share) * left_ns
+    enough_ns, small_ns = (1 - limits.told_share) * left_ns, limits.named_gain * happened.trace_ns
     titles = "; ".join(lowered(printable(each.title)) for each in once[:_ONCE])
     against = wrap(f"    against it: {titles}", WIDTH, subsequent_indent="    ") if titles else []
     # What happened comes before what to do.
     against = against if _FEWEST + len(against) <= free else []
-    for name, inside, ns, at_ns in once_rows(analysis)[:_EVENTS]:
-        what, more = ": ".join(filter(None, (printable(name), printable(inside)))), []
+    for each in happened.events[:_EVENTS]:
+        name, inside = printable(each.name), printable(each.inside)
+        what, more = ": ".join(filter(None, (name, inside))), []
         if len(what) > _EVENT:
             # The parts inside come longest first: the first ones are named, if one fits.
-            head = fitted(printable(name), _EVENT)
+            head = fitted(name, _EVENT)
             what = shorten(what, _EVENT, placeholder=" and more")
             if len(what) <= len(f"{head}: and more"):
-                what, more = head, [f"    {fitted(printable(inside), _PLACE)}"] if inside else []
+                what, more = head, [f"    {fitted(inside, _PLACE)}"] if inside else []
         if left_ns <= enough_ns or len(lines) + 1 + len(against) > free:
             break
         # What the device worked through adds nothing.
-        ns, begins = min(ns, left_ns), duration(at_ns) if at_ns else "at start"
+        ns = min(each.adds_ns, left_ns)
+        begins = duration(each.begins_ns) if each.begins_ns else "at start"
         lines.append(Text(f"{what:<{_EVENT}} {duration(ns):>8} {begins:>9}"))
         # What to do matters more than what was inside.
         if len(lines) + len(more) + len(against) < free:
             lines += [Text(each, "dim") for each in more]
         left_ns -= ns
-    if left_ns >= Thresholds().named_gain * whole_ns and len(lines) + len(against) < free:
+    if left_ns >= small_ns and len(lines) + len(against) < free:
         lines.append(Text(f"{'rest':<{_EVENT}} {duration(left_ns):>8}"))
     lines += [Text(each, "dim") for each in against]
     return lines if len(lines) >= _FEWEST else []
@@ -212,7 +215,7 @@ def _changes(
             most = _ONCE if len(lists) > 1 else _CHANGES
             lines += _listed(_ONE_OFFS, None, once[:most], analysis, left)
     recurring = [each for heading, advice in lists if heading != ONCE for each in advice]
-    bottleneck, least = analysis.verdict.bottleneck, Thresholds().small_gain
+    bottleneck, least = analysis.verdict.bottleneck, analysis.limits.small_gain
     if recurring and (
         all(misses(each, bottleneck) for each in recurring)
         or all((each.share or 0.0) < least for each in recurring)
@@ -246,7 +249,7 @@ def _listed(
     if changes and len(lines) + len(changes[0][0]) > free:
         changes[0] = (changes[0][0][: len(_titled(1, advice[0]))], [])
     # The first changes that save much have their lines before any of them has its details.
-    small = Thresholds().small_gain
+    small = analysis.limits.small_gain
     much = sum((each.share or 0.0) >= small for each in advice[:_FIRST])
     while len(lines) + sum(len(change) for change, _ in changes[:much]) > free:
         much -= 1

@@ -18,7 +18,6 @@ from tracekit.experiments.points import Sweep
 from tracekit.files import temporary_folder, written_whole
 from tracekit.replay.whatif import RunWhatIf, WhatIf
 from tracekit.reporters import advise, console, diff, experiments, first_screen, several
-from tracekit.reporters.parts import parts_of
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, RunVerdict
 
@@ -109,6 +108,6 @@ def _drawn(result: object) -> str:
         chart = regimes_chart(result)
     elif isinstance(result, Diff):
         chart = waterfall_chart(diff.plain_waterfall(result))
-    elif isinstance(result, Analysis) and (parts := parts_of(result)):
-        chart = parts_chart(parts)
+    elif isinstance(result, Analysis) and result.parts:
+        chart = parts_chart(result.parts)
     return svg(chart) if chart else ""

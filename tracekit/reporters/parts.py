@@ -1,4 +1,4 @@
-"""An analysis in words that several reporters share: its devices, its window's parts, its bound."""
+"""An analysis in words that several reporters share: its devices, its lengths, its bound."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from msgspec import Struct
-from msgspec.structs import replace
 from rich.text import Text
 
 from tracekit.advice.model import Advice, remedy_of
-from tracekit.causes import UNRECORDED, in_words_of
-from tracekit.evidence.model import HostThread, Period
+from tracekit.evidence.model import Period
 from tracekit.reporters import colours
 from tracekit.text import duration
-from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Verdict
 from tracekit.verdict.once import is_hardly_once, is_partly_once
 from tracekit.verdict.regime import split_bound
@@ -24,15 +20,6 @@ ONCE = "What happened once (its whole time)"
 # What gains leave out of the window.
 WITHOUT = "what happened once and what the profiler is known to cost"
 THROUGHPUT = "For throughput (time of as many samples; the step itself gets longer)"
-
-# The longest name of a row on what was recorded meanwhile.
-_MEANWHILE = 30
-
-# Columns of the query cpu_time, in the order in which they are shown.
-_OF_HOST = (
-    "compute", "dispatch", "communication", "view", "allocation", "python", "input", "compilation",
-    "runtime", "untraced",
-)  # fmt: skip
 
 # Patterns of kernels' names and the devices that they tell, the newest of NVIDIA's first:
 # https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/#gpu-feature-list,
@@ -49,14 +36,6 @@ _ARCHITECTURES = (
     (r"sm_?75(?!\d)|turing", "NVIDIA Turing or newer"),
     (r"sm_?7[0-4](?!\d)|volta", "NVIDIA Volta or newer"),
 )
-
-
-class WindowPart(Struct, frozen=True):
-    """A part of a window; `kind` is the cause or activity that has its colour."""
-
-    name: str
-    kind: str
-    ns: int
 
 
 def devices_of(analysis: Analysis) -> str:
@@ -103,7 +82,7 @@ def without_once(analysis: Analysis) -> str:
     """For the end of a phrase: how long the judged window would take without a few one-offs, if
     shares are of that length; else empty."""
     judged, gains = analysis.judged, analysis.judged.gains
-    if gains is None or not is_hardly_once(judged, Thresholds()):
+    if gains is None or not is_hardly_once(judged, analysis.limits):
         return ""
     return f", {duration(gains.window_ns)} without one-offs"
 
@@ -133,7 +112,7 @@ def shares_of(analysis: Analysis) -> str:
         other = f"of {length}{' unprofiled' if slowed else ''}"
         return "of the trace" if length == duration(whole_ns) else other
     length = duration(gains.window_ns)
-    if is_partly_once(analysis.judged, Thresholds()):
+    if is_partly_once(analysis.judged, analysis.limits):
         return f"of the other {length}"
     return f"of the step's {length}" if analysis.judged.window.kind == "step" else f"of {length}"
 
@@ -164,99 +143,6 @@ def busy_share(period: Period) -> float | None:
     return period.gpu.busy_ns / span if period.gpu and span else None
 
 
-def parts_of(analysis: Analysis) -> list[WindowPart]:
-    """The parts of the verdict's window in plain words, without those that are 0; none if the
-    recordings of several processes are mixed in it."""
-    if _has(analysis, "merged_ranks"):
-        return []
-    gpu, idle, host = analysis.judged.gpu, analysis.judged.idle, analysis.judged.host
-    if gpu is not None and idle is not None:
-        parts = [
-            WindowPart("compute", "compute", gpu.compute_ns),
-            WindowPart("communication, exposed", "communication", gpu.exposed_comm_ns),
-            WindowPart("copies, exposed", "memcpy", gpu.exposed_memcpy_ns),
-            *(WindowPart(f"idle: {cause}", cause, ns) for cause, ns in idle.causes.items()),
-            WindowPart("idle: device", "latency", idle.device_ns),
-            WindowPart("idle: unlinked", "unknown", idle.unlinked_ns),
-            WindowPart("idle: after_last_op", "idle", idle.after_last_op_ns),
-        ]
-        parts = _without_queued(parts, analysis)
-    else:
-        parts = _of_host(host) if host is not None else []
-    word, words = analysis.trace.device_word, {"idle: untraced": _meanwhile(analysis)}
-    lasting = [part for part in parts if part.ns > 0]
-    plain = (in_words_of(word, plain_part(part.name, of_host=idle is None)) for part in lasting)
-    return [
-        replace(part, name=words.get(part.name) or name)
-        for part, name in zip(lasting, plain, strict=True)
-    ]
-
-
-def _meanwhile(analysis: Analysis) -> str | None:
-    """Waits in which something was recorded, on another thread or in a range around the wait, if
-    the verdict is about them: else the waits between that range's operators are other parts."""
-    if analysis.verdict.bottleneck not in (None, UNRECORDED):
-        return None
-    idle_ns = analysis.idle.causes.get("untraced", 0) if analysis.idle else 0
-    most = next((each for each in analysis.meanwhile if 2 * each["idle_ns"] >= idle_ns), None)
-    if most is None:
-        return None
-    is_all = most["idle_ns"] >= (1 - Thresholds().small_gain) * idle_ns
-    said = f"waits{'' if is_all else ', most'} in {most['name']}"
-    return said if len(said) <= _MEANWHILE else "waits, no call recorded"
-
-
-def _without_queued(parts: list[WindowPart], analysis: Analysis) -> list[WindowPart]:
-    """The parts, with the device's first gap as a part of its own if something that was not
-    recorded held the device up: that is not idle time."""
-    found = (each.time_ns for each in analysis.trace.health if each.code == "queued_before")
-    queued_ns = next(found, None) or 0
-    holding = max(parts[3:], key=lambda part: part.ns)
-    if not queued_ns or analysis.judged.window.kind == "step" or 2 * holding.ns < queued_ns:
-        return parts
-    before_ns = min(queued_ns, holding.ns)
-    left = replace(holding, ns=holding.ns - before_ns)
-    return [
-        WindowPart("held up, not recorded", "unknown", before_ns),
-        *(left if part is holding else part for part in parts),
-    ]
-
-
-# What the busiest thread of a trace without GPU ops does, in plain words.
-_DOES = {
-    "compute": "compute operators",
-    "python": "Python",
-    "runtime": "runtime calls",
-    "untraced": "nothing recorded",
-    "view": "views of tensors",
-}
-# The same of a device and of what it waits for.
-_WORDS = {
-    "communication, exposed": "communication",
-    "copies, exposed": "copies",
-    "copy": "copies",
-    "idle: input": "waits for input",
-    "idle: python": "waits for Python",
-    "idle: untraced": "waits, nothing recorded",
-    "idle: dispatch": "waits for dispatch",
-    "idle: launch": "waits for launch calls",
-    "idle: launch_latency": "launch latency",
-    "idle: runtime": "waits for runtime calls",
-    "idle: sync": "waits for synchronize",
-    "idle: copy": "waits for copy calls",
-    "idle: allocation": "waits for allocation",
-    "idle: compilation": "waits for compilation",
-    "idle: device": "gaps on the device",
-    "idle: unlinked": "gaps, launch unknown",
-    "idle: after_last_op": "after the last GPU op",
-}
-
-
-def plain_part(name: str, *, of_host: bool) -> str:
-    """A part of a window in plain words; `of_host`: of a trace without GPU ops."""
-    return (_DOES if of_host else _WORDS).get(name, name)
-
-
 def bound_text(found: Verdict | Period) -> Text:
     """The regime of a window in its colour, and its bottleneck."""
     regime, by = split_bound(found.regime, found.bottleneck)
@@ -270,15 +156,3 @@ def short_bound(found: Verdict | Period) -> Text:
         return Text(by.removeprefix(" by "), colours.of(found.regime))
     text = Text(regime.removesuffix("-bound"), colours.of(found.regime))
     return text.append(f", {found.bottleneck}", "default") if found.bottleneck else text
-
-
-def _of_host(host: HostThread) -> list[WindowPart]:
-    ns = {name: getattr(host, f"{name}_ns") for name in _OF_HOST}
-    named = {}
-    if host.launches or host.device_evidence:
-        # Beside a device that was not recorded, what operators take on the host is dispatch, but
-        # for those that read its values.
-        ns["dispatch"] += ns.pop("compute") + ns.pop("view")
-        if host.device_read_ns and not host.launches:
-            named["dispatch"] = "operators, with waits in them"
-    return [WindowPart(named.get(name, name), name, each) for name, each in ns.items()]

@@ -15,11 +15,10 @@ import xlsxwriter.worksheet
 from tracekit.database import catalog
 from tracekit.database.session import Session
 from tracekit.files import written_whole
-from tracekit.reporters.parts import best_of, busy_share, devices_of, is_of_recording, parts_of
+from tracekit.reporters.parts import best_of, busy_share, devices_of, is_of_recording
 from tracekit.reporters.units import INSTANT, SUFFIX
 from tracekit.stages import stage
 from tracekit.text import printable
-from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, RunVerdict
 from tracekit.verdict.regime import bound_by
 from tracekit.verdicts import verdict_together, verdicts
@@ -54,7 +53,7 @@ def write(database: Session, output: str) -> list[str]:
         TracekitError: when the file cannot be written.
     """
     with database.sharing(), stage("writing the workbook"):
-        analyses, run, _ = verdict_together(database, verdicts(database), Thresholds())
+        analyses, run, _ = verdict_together(database, verdicts(database))
         sheets = {name: rows for name, rows in _sheets(database, analyses, run).items() if rows}
     options = {
         # Text of a trace is text, whatever it begins with.
@@ -156,10 +155,10 @@ def _verdict(analyses: Sequence[Analysis]) -> _Rows:
 
 def _parts(analyses: Sequence[Analysis]) -> _Rows:
     return [
-        {"trace_id": each.trace.trace_id, "part of the window": part.name, "time_ns": part.ns,
-         "share of the window (%)": part.ns / each.judged.window.span_ns}
+        {"trace_id": each.trace.trace_id, "part of the window": part.name, "time_ns": part.dur_ns,
+         "share of the window (%)": part.dur_ns / each.judged.window.span_ns}
         for each in analyses
-        for part in parts_of(each)
+        for part in each.parts
         if each.judged.window.span_ns
     ]  # fmt: skip
 

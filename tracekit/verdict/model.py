@@ -24,6 +24,7 @@ from tracekit.evidence.model import (
 )
 from tracekit.records import Shown
 from tracekit.replay.model import Causal
+from tracekit.thresholds import Thresholds
 
 SCHEMA = "tracekit/analysis/1"
 # The queries whose answers the verdict of a run holds; `--explain` prints them.
@@ -97,6 +98,43 @@ class Verdict(Struct, frozen=True):
     """What lowers the confidence, also where the first sentence or the margin shows it."""
 
 
+class WindowPart(Struct, frozen=True):
+    """A part of a window."""
+
+    name: str
+    """In plain words."""
+    kind: str
+    """The cause or activity that has its color."""
+    dur_ns: int
+    """How much of the window it takes."""
+
+
+class OneOffGroup(Struct, frozen=True):
+    """One-offs of one name, or in one slow step or first call."""
+
+    name: str
+    inside: str
+    """What took the time; empty: the name tells."""
+    adds_ns: int
+    """How much longer than usual they took; what the device worked through meanwhile adds
+    nothing to the trace."""
+    begins_ns: int
+    """When the first one begins, since the trace's start."""
+
+
+class Happened(Struct, frozen=True):
+    """What happened once in the whole trace."""
+
+    share: float
+    """The part of the trace that it adds."""
+    adds_ns: int
+    """The same as a length."""
+    trace_ns: int
+    """The length of the trace."""
+    events: list[OneOffGroup]
+    """The longest first."""
+
+
 class Analysis(Shown, frozen=True):
     """Everything `analyze` reports about one trace."""
 
@@ -141,6 +179,13 @@ class Analysis(Shown, frozen=True):
     unsure: list[Advice] = field(default_factory=list)
     """Changes that were found but are not advised: the trace has too few ops to represent a run, or
     does not tell what bounds it."""
+    parts: list[WindowPart] = field(default_factory=list)
+    """Where the judged window's time went: parts that add up to it; none if the recordings of
+    several processes are mixed in it."""
+    happened: Happened | None = None
+    """What happened once; null: it takes little of the trace."""
+    limits: Thresholds = Thresholds()
+    """The thresholds that were set for this analysis, by name; all others are the defaults."""
 
     @property
     def headline(self) -> str:

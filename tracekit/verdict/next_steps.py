@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tracekit.advice.model import Advice, is_against, remedy_of
-from tracekit.causes import words
+from tracekit.advice.model import Advice, BestCombination, is_against, remedy_of
+from tracekit.causes import LIMITS, UNKNOWN_LIMIT, words
 from tracekit.evidence.model import HostThread, Launch
 from tracekit.text import duration, lowered, percent
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
-from tracekit.verdict.regime import UNKNOWN
+from tracekit.verdict.regime import UNKNOWN, weigh
 
 
 def waits_for_workers(host: HostThread) -> bool:
@@ -91,3 +91,27 @@ def list_notes(
         f"The bottleneck, {verdict.bottleneck}, would save {most}, but no remedy against it was "
         f"found; {first.remedy} is against {first.cause}.",
     ]
+
+
+def bound_then(together: BestCombination, thresholds: Thresholds) -> str:
+    """A sentence on the bound of the run after the changes; empty: it was not replayed."""
+    if not together.bound_by:
+        return ""
+    if (unknown := together.bound_by.get("unknown", 0.0)) >= thresholds.unknown_share:
+        return (
+            "What bounds the run then is not known: the trace does not explain "
+            f"{percent(unknown)} of its critical path."
+        )
+    cause, part = max(together.bound_by.items(), key=lambda item: item[1])
+    bound = weigh(together.host_gain, together.device_gain)
+    if bound.side == "host" and cause in (*LIMITS, UNKNOWN_LIMIT):
+        # Without a device, the host computes.
+        return f"Then {percent(part)} of the run's critical path is {cause}."
+    gain = bound.host if bound.side == "host" else bound.device
+    bounds = (
+        f"the run is {bound.regime} (halving the {bound.side}'s work would gain {percent(gain)})"
+        if gain >= thresholds.small_gain
+        else "neither side bounds the run (halving the work of either would gain less than "
+        f"{thresholds.small_gain:.0%})"
+    )
+    return f"Then {bounds}, and {percent(part)} of its critical path is {cause}."

@@ -13,7 +13,7 @@ from tracekit.evidence.model import Evidence, OneOffEvent, Period, Window
 from tracekit.replay.model import Causal
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.model import Analysis
+from tracekit.verdict.model import Analysis, Happened, OneOffGroup
 from tracekit.verdict.regime import OVERHEAD, steady_busy_ns
 
 _NAMED = 3
@@ -175,26 +175,32 @@ def once_share(analysis: Analysis, thresholds: Thresholds) -> float:
     return taken if taken >= thresholds.small_gain else 0.0
 
 
+def happened(analysis: Analysis, thresholds: Thresholds) -> Happened | None:
+    """What the run did once; None: that takes little of the whole trace."""
+    if not (taken := once_share(analysis, thresholds)):
+        return None
+    whole_ns = next(w.window.span_ns for w in analysis.windows if w.window.kind == "trace")
+    return Happened(taken, round(taken * whole_ns), whole_ns, once_rows(analysis))
+
+
 def also_once(evidence: Evidence, thresholds: Thresholds) -> str:
     """A sentence on what happened once outside the judged window, if it takes much of the trace."""
     whole = next((each for each in evidence.windows if each.window.kind == "trace"), None)
     rows = once_rows(evidence) if whole and evidence.one_offs else []
     if whole is None or whole.gains is None or not rows:
         return ""
-    (name, inside, ns, _), span_ns = rows[0], whole.window.span_ns
+    first, span_ns = rows[0], whole.window.span_ns
     # What the device worked through adds nothing.
-    ns = min(ns, whole.gains.one_offs_ns)
+    ns = min(first.adds_ns, whole.gains.one_offs_ns)
     if ns < thresholds.headline_share * span_ns:
         return ""
-    what = f"{name} ({inside})" if inside else name
+    what = f"{first.name} ({first.inside})" if first.inside else first.name
     return f"{duration(ns)} of the trace's {duration(span_ns)} happened once: {what}"
 
 
-def once_rows(analysis: Analysis | Evidence) -> list[tuple[str, str, int, int]]:
+def once_rows(analysis: Analysis | Evidence) -> list[OneOffGroup]:
     """One-offs until the last GPU op, together where they have one name or lie in one slow step or
-    first call:
-    their name, what took the time, if it has another name, their time beyond the usual, and when
-    the first begins, since the trace's start; the highest time first."""
+    first call; the highest time first."""
     start_ns, until_ns = min(each.window.start_ns for each in analysis.windows), _last_ns(analysis)
     seen = Window("", "", start_ns, until_ns, until_ns - start_ns)
     start = _profilers_start(analysis)
@@ -209,8 +215,9 @@ def once_rows(analysis: Analysis | Evidence) -> list[tuple[str, str, int, int]]:
         sides = ([e for e in events if e.side == side] for side in ("host", "device"))
         ns, longer = max(((excess_in(seen, each), each) for each in sides), key=lambda s: s[0])
         if ns:
-            rows.append((*_once_words(name, longer), ns, events[0].start_ns - start_ns))
-    return sorted(rows, key=lambda row: -row[2])
+            named = _once_words(name, longer)
+            rows.append(OneOffGroup(*named, ns, events[0].start_ns - start_ns))
+    return sorted(rows, key=lambda row: -row.adds_ns)
 
 
 def _last_ns(found: Analysis | Evidence) -> int:

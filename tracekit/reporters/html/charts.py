@@ -14,9 +14,9 @@ import polars as pl
 
 from tracekit.reporters import colours
 from tracekit.reporters.kernel_names import short_name
-from tracekit.reporters.parts import WindowPart
 from tracekit.reporters.terminal import clipped
 from tracekit.text import SIZES, TIMES, printable
+from tracekit.verdict.model import WindowPart
 
 # Longer text from a trace is cut in a page.
 LONGEST_TEXT = 1_000
@@ -208,7 +208,7 @@ def svg(chart: alt.TopLevelMixin) -> str:
 def parts_chart(parts: Sequence[WindowPart]) -> alt.TopLevelMixin:
     """A bar of where the window's time went."""
     names = safe(part.name for part in parts)
-    lengths, places = [part.ns for part in parts], range(len(parts))
+    lengths, places = [part.dur_ns for part in parts], range(len(parts))
     rows = pl.DataFrame({"part": names, "part_ns": lengths, "place": places})
     shades = [colours.of(part.kind) for part in parts]
     bar = alt.Chart(rows).mark_bar(stroke="white").encode(

@@ -14,9 +14,10 @@ from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, without_empty
 from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.ranks import MOST_CELLS, WAITS, Ranks, step_number
-from tracekit.reporters.parts import best_of, busy_share, parts_of, plain_part
+from tracekit.reporters.parts import best_of, busy_share
 from tracekit.text import counted, duration, printable
 from tracekit.verdict.model import Analysis
+from tracekit.verdict.parts import plain_part
 from tracekit.verdict.regime import UNKNOWN, bound_by
 
 # The measures that the cells of the matrix of steps can show.
@@ -73,10 +74,10 @@ def parts(ranks: Ranks) -> Figure | None:
     """The parts of each window's time."""
     rows = [
         {"rank": ranks.names[each.trace.trace_id], "part": part.name, "place": place,
-         "colour": colours.of(part.kind), "part_ns": part.ns,
+         "colour": colours.of(part.kind), "part_ns": part.dur_ns,
          "window_ns": each.judged.window.span_ns}
         for each in ranks.analyses
-        for place, part in enumerate(parts_of(each))
+        for place, part in enumerate(each.parts)
     ]  # fmt: skip
     if not rows:
         return None

@@ -14,7 +14,6 @@ from tracekit.replay.ranks.rank_replay import clock_doubt
 from tracekit.reporters import several
 from tracekit.reporters.html.subject import PageSubject
 from tracekit.text import counted, duration, quoted
-from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.run_words import no_verdict
 from tracekit.verdicts import verdict_together
@@ -46,9 +45,7 @@ class Ranks(PageSubject):
         }
         """The name of each trace, by trace_id, in order."""
         with database.sharing():
-            self.analyses, self.together, self.no_run = verdict_together(
-                database, self.analyses, Thresholds()
-            )
+            self.analyses, self.together, self.no_run = verdict_together(database, self.analyses)
         """The verdict of the run whose ranks these are; None: they are not of one run, and why."""
 
     def __len__(self) -> int:

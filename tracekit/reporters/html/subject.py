@@ -147,7 +147,7 @@ class Subject(PageSubject):
 
     @cached_property
     def judgement(self) -> Replayed:
-        database, judging = self.database, self._thresholds or Thresholds()
+        database, judging = self.database, self._thresholds
         stored = stored_verdicts(database, self.trace_id, self._window, judging)
         if stored:
             [analysis] = stored.values()
@@ -180,7 +180,7 @@ class Subject(PageSubject):
             why = "This is the only step."
         if window.kind == "step" or not window.span_ns:
             return Interval(window.name, window.start_ns, window.end_ns, why) if steps else None
-        most_ns = (self._thresholds or Thresholds()).drawn_ns
+        most_ns = analysis.limits.drawn_ns
         if window.kind == "range" or window.span_ns <= most_ns:
             why = f"The verdict is on {named_window(window)}."
             return Interval(window.name, window.start_ns, window.end_ns, why)

@@ -20,7 +20,7 @@ from tracekit.reporters.html.figure import Figure, without_empty
 from tracekit.reporters.html.page import Part, View, part_of, told_view
 from tracekit.reporters.html.sections import communication, flame, memory, timeline, work
 from tracekit.reporters.html.subject import Subject
-from tracekit.reporters.parts import lists_of, next_of, parts_of, shares_of
+from tracekit.reporters.parts import lists_of, next_of, shares_of
 from tracekit.text import counted, size
 from tracekit.thresholds import Thresholds
 
@@ -40,7 +40,7 @@ def trace_view(subject: Subject) -> View:
     recurring = f"What each saves alone, as a share {shares_of(analysis)}"
     facts = {
         "analysis": analysis,
-        "parts": parts_of(analysis),
+        "parts": analysis.parts,
         "remedy_of": remedy_of,
         "found": {row["message"] for row in subject.findings},
         "source": f"{subject.command('analyze')} --json",

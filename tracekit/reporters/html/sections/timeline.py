@@ -13,9 +13,10 @@ from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative
 from tracekit.reporters.html.subject import Subject
-from tracekit.reporters.parts import WITHOUT, plain_part
+from tracekit.reporters.parts import WITHOUT
 from tracekit.text import duration, percent, share
 from tracekit.verdict.once import named_window
+from tracekit.verdict.parts import plain_part
 from tracekit.verdict.regime import REGIMES, UNKNOWN, bound_by, slower_sides
 
 # Lanes beyond these, those with the least to do, are left out.
