@@ -51,13 +51,9 @@ def devices_of(analysis: Analysis) -> str:
         guessed = (each for of, each in _ARCHITECTURES if re.search(of, kernels, re.IGNORECASE))
         newest = next(guessed, None)
         return f"unnamed device{f' (by its kernels, perhaps {newest})' if newest else ''}"
-    if _has(analysis, "unread_device"):
+    if any(each.code == "unread_device" for each in analysis.trace.health):
         return "a device that is not read"
     return "CPU only" if analysis.host else "no device"
-
-
-def _has(analysis: Analysis, finding: str) -> bool:
-    return any(each.code == finding for each in analysis.trace.health)
 
 
 def without_profiler(analysis: Analysis) -> str:
