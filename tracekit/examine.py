@@ -21,7 +21,6 @@ from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Verdict
 from tracekit.verdict.parts import with_parts
-from tracekit.verdict.recorder import forbids_verdicts
 from tracekit.verdict.regime import UNKNOWN, flip_of
 from tracekit.verdict.windows import is_anecdote, is_hardly_longer, is_unrepeated
 

@@ -25,7 +25,6 @@ from tracekit.reporters.parts import (
 from tracekit.reporters.terminal import AUTOGRAD, console, fitted
 from tracekit.text import counted, duration, lowered, percent, printable, share
 from tracekit.verdict.model import Analysis, Happened
-from tracekit.verdict.recorder import forbids_verdicts
 from tracekit.verdict.regime import UNKNOWN
 
 LINES, WIDTH = 24, 80
