@@ -294,7 +294,7 @@ def a_page_says_what_the_json_says(answer: Answer) -> Iterator[str]:
         return
     for value, key in re.findall(r'<data value="([^"]*)" data-key="([^"]+)">', answer.page):
         said: Any = reduce(getitem, key.split("."), answer.analysis)
-        if float(value) != said:
+        if type(said)(value) != said:
             yield f"the page says that {key} is {value}"
     parts = [int(each) for each in re.findall(r'<data value="(-?\d+)" data-part=', answer.page)]
     if sum(parts) not in (0, answer.analysis["judged"]["window"]["span_ns"]):
