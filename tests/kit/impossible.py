@@ -205,8 +205,8 @@ def prices_have_one_base(answer: Answer) -> Iterator[str]:
 
 # -- sentences -------------------------------------------------------------------------------------
 
-# What a device can do, as queries/trace/health.sql names it.
-_PEAKS = re.compile("peak|memory bandwidth|link to the host")
+# What a device can do, as queries/trace/health.sql and the page name it.
+_PEAKS = re.compile("peak|roof|memory bandwidth|link to the host")
 _OVER = re.compile(r"(?<![\d.])([\d,]{3,}(?:\.\d+)?) %([^.;:]{0,24})")
 
 
