@@ -4,8 +4,8 @@ import sqlite3
 from pathlib import Path
 
 from tests.kit import nsys_simulated as nsys
-from tracekit.trace.other import perfetto, xplane
 from tracekit.trace.other.protos import messages
+from tracekit.trace.readers import perfetto, xplane
 
 
 def changed(file: Path, *statements: str) -> Path:

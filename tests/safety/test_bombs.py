@@ -6,6 +6,7 @@ import re
 import sys
 import zlib
 from collections import deque
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ from tests.trace.test_nsys import report
 from tracekit.errors import TracekitError
 from tracekit.trace import budget
 from tracekit.trace.beside import annotated_nodes
-from tracekit.trace.other import snapshot
-from tracekit.trace.other.converted import OneProcess
+from tracekit.trace.other.converted import OpenedFile
+from tracekit.trace.readers import snapshot
 from tracekit.trace.source import ByteStream
 
 PICKLE, SEGMENTS = b"\x80\x04", b"\x80\x04}\x8c\x08segments]"
@@ -125,8 +126,8 @@ def test_deeply_nested_values_end_no_process(tmp_path):
 
 def snapshot_lines(path: str) -> list[bytes]:
     with ByteStream(path, Path(path).open("rb")) as stream:
-        texts = snapshot.texts_of(stream, OneProcess(None, {}, lambda: iter(())))
-        return b",\n".join(texts).splitlines()
+        pieces = snapshot.read(OpenedFile(stream, "", ExitStack()))
+        return b",\n".join(each for each in pieces if isinstance(each, bytes)).splitlines()
 
 
 def read_all(*paths: str) -> None:

@@ -198,7 +198,7 @@ def test_files_of_unknown_profilers_are_refused_in_one_line(tmp_path):
     whole = rocpd(tmp_path / "whole.db").read_bytes()
     refused(tmp_path / "cut.db", whole[:9000], "malformed")
     file = changed(rocpd(tmp_path / "other.db"), f"DROP TABLE rocpd_string{ROCPD_SUFFIX}")
-    refused(file, file.read_bytes(), "neither nsys nor rocprofv3 wrote it")
+    refused(file, file.read_bytes(), "of no profiler that is read")
     refused(tmp_path / "bad.pftrace", b"nonsense\n", "is not a protobuf trace, or is damaged")
     for text in (b"\n\xff\xff\xff\xff\xff\x01", b"\x0a\x02\xff\xff/host:", b"\n"):
         refused(tmp_path / "bad.xplane.pb", text, "")

@@ -5,8 +5,8 @@ import pytest
 
 import tracekit
 from tests.conftest import OWN_TRACES
-from tracekit.trace.other import perfetto
 from tracekit.trace.other.protos import messages
+from tracekit.trace.readers import perfetto
 
 NAME = "simulated-program-30"
 SLICES = """

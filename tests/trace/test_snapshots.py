@@ -5,6 +5,7 @@ import io
 import pickle
 import random
 import tracemalloc
+from contextlib import ExitStack
 from functools import partial
 
 import pytest
@@ -14,8 +15,8 @@ from tests.kit import snapshots
 from tests.kit.processes import invoke
 from tests.kit.snapshots import Allocator, trained, write
 from tracekit.errors import TracekitError
-from tracekit.trace.other import snapshot
-from tracekit.trace.other.converted import OneProcess
+from tracekit.trace.other.converted import OpenedFile
+from tracekit.trace.readers import snapshot
 from tracekit.trace.source import ByteStream
 
 
@@ -132,7 +133,7 @@ def test_memory_grows_far_less_than_the_file():
         stream = ByteStream("s", io.BytesIO(text))
         tracemalloc.start()
         try:
-            for _ in snapshot.texts_of(stream, OneProcess(None, {}, lambda: iter(()))):
+            for _ in snapshot.read(OpenedFile(stream, "", ExitStack())):
                 pass
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:

@@ -19,9 +19,10 @@ from typing import Any
 from tracekit.errors import TracekitError, explained
 from tracekit.trace.budget import OBJECT_BYTES, Budget, json_bytes
 from tracekit.trace.paths import is_within, may_be_read
+from tracekit.trace.readers import trace_endings
 from tracekit.trace.recovery import strict_json
 from tracekit.trace.source import open_streams
-from tracekit.trace.unpacking import ANNOTATIONS, TRACES
+from tracekit.trace.unpacking import ANNOTATIONS
 
 CAPTURES = "capture_traces"
 _ENDS = re.compile(r"(\.pt)?(\.trace)?\.(json|pftrace|sqlite)\b.*$")
@@ -50,9 +51,9 @@ class Beside:
         if is_of_capture(trace) or trace == "-":
             return []
         folder = Path(trace).parent / CAPTURES
-        return _of_rank(
-            trace, [folder / each for each in self._in(folder) if each.endswith(TRACES)]
-        )
+        names = self._in(folder)
+        files = [folder / each for each in names if each.endswith(trace_endings())]
+        return _of_rank(trace, files)
 
     def annotations(self, trace: str) -> list[str]:
         """The files with annotations."""
@@ -76,7 +77,7 @@ class Beside:
             except (OSError, ValueError):
                 names = []
             # A folder may hold thousands of traces: keep only the names of use.
-            is_wanted = TRACES if folder.name == CAPTURES else ()
+            is_wanted = trace_endings() if names and folder.name == CAPTURES else ()
             self._names[folder] = [
                 each
                 for each in names
@@ -139,7 +140,7 @@ def annotated_nodes(path: str) -> Iterator[tuple[int, str]]:
 
 def _content(path: str) -> tuple[object, Budget]:
     """What a file holds, and its budget, which is all that reading it may cost."""
-    from tracekit.trace.other.snapshot import is_pickle, plain_pickle
+    from tracekit.trace.other.pickles import is_pickle, plain_pickle
 
     stream = next(open_streams(path))
     if isinstance(stream, TracekitError):

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from tracekit.errors import TracekitError
-from tracekit.trace.plugged import traces
+from tracekit.trace.readers import trace_endings
 from tracekit.trace.remote import find, is_url
 from tracekit.trace.unpacking import ANNOTATIONS, ARCHIVES
 
@@ -20,7 +20,7 @@ DATABASES = (".duckdb", ".db")
 @cache
 def endings() -> tuple[str, ...]:
     """How the names of traces and archives end."""
-    return (*traces(), *ARCHIVES)
+    return (*trace_endings(), *ARCHIVES)
 
 
 def trace_paths(paths: Iterable[str]) -> list[str]:

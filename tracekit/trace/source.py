@@ -20,7 +20,7 @@ from tracekit.native.events import Labels
 from tracekit.native.library import Batch
 from tracekit.text import shown
 from tracekit.trace.budget import Budget
-from tracekit.trace.plugged import traces
+from tracekit.trace.readers import trace_endings
 from tracekit.trace.remote import is_url, open_url
 from tracekit.trace.unpacking import (
     HEAD_BYTES,
@@ -236,7 +236,7 @@ def open_streams(
         yield stream
         return
     with stream:
-        for member in members(stream, traces()):
+        for member in members(stream, trace_endings()):
             if isinstance(member, TracekitError):
                 yield member
                 continue

@@ -42,11 +42,6 @@ HEAD_BYTES = 64 << 10
 # A gzip header with deflate and no reserved flag; a zstd frame, or a skippable one (RFC 8878).
 _MAGIC = re.compile(rb"(\x1f\x8b\x08[\x00-\x1f])|(\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18)")
 _JSON_BEGINS = (b"{", b"[", b" ", b"\t", b"\r", b"\n", b"\xef\xbb\xbf")
-# Kineto's, PyTorch's memory snapshots, and those of Nsight Systems, rocprofv3, JAX and Perfetto.
-TRACES = (
-    *(kind + packed for kind in (".json", ".pickle") for packed in ("", ".gz", ".zst")),
-    *(".sqlite", ".nsys-rep", "_results.db", ".xplane.pb", ".pftrace", ".pftrace.gz"),
-)
 # Names of files with annotations of graphs' nodes: PyTorch's own, or the trace's with an ending.
 ANNOTATIONS = re.compile(
     r"(kernel_annotations.*|(?P<trace>.+)\.annotations)\.(json|pkl|pickle)(\.gz|\.zst)?"

@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
 
 from tracekit.native.events import Labels
 from tracekit.native.library import Batch
-from tracekit.trace.source import ByteStream, Hashing
+from tracekit.trace.budget import Budget
+from tracekit.trace.other.sqlite import Tables
+from tracekit.trace.readers import Reader
+from tracekit.trace.source import ByteStream, Hashing, copied
 
 _READ_BYTES = 1 << 20
+_SQLITE = b"SQLite format 3\0"
 # Events in one piece of text, and characters, where these are fewer.
 _AT_ONCE, _CHARACTERS_AT_ONCE = 4096, 1 << 20
 
@@ -40,15 +47,81 @@ class OneProcess(Struct):
     rows: Callable[[int, Labels], Iterator[tuple[Batch, int]]] | None = None
 
 
-def the_one(
-    stream: ByteStream, read: Callable[[ByteStream, OneProcess], Iterator[bytes]]
-) -> list[OneProcess]:
-    """The process of a file that holds one; `read` yields its events, and notes what is known only
-    after them."""
+class OpenedFile:
+    """A file as readers get it. What it opens is closed with the last of its processes."""
+
+    def __init__(self, stream: ByteStream, folder: str, closes: ExitStack) -> None:
+        self._stream = stream
+        self.path = stream.path
+        self.head = stream.head()
+        """Its first bytes, decompressed."""
+        self.folder = folder
+        """Where temporary files go."""
+        self.closes = closes
+        self.plain_path = stream.plain_path
+        """The file on the disk that has these bytes as they are, if one has."""
+
+    @property
+    def budget(self) -> Budget:
+        """All that reading the file may cost."""
+        return self._stream.budget
+
+    @property
+    def damage(self) -> str | None:
+        """Why events are missing at the end: set by the reader if the bytes do not end early."""
+        return self._stream.damage
+
+    @damage.setter
+    def damage(self, damage: str | None) -> None:
+        self._stream.damage = damage
+
+    def read(self, size: int = _READ_BYTES) -> bytes:
+        """The next bytes, decompressed; none at the end."""
+        return self._stream.read(size)
+
+    def rewind(self) -> None:
+        self._stream.rewind()
+
+    def has_ending(self, endings: Iterable[str]) -> bool:
+        """Whether its name has one of these endings, compressed or not."""
+        return self.path.removesuffix(".gz").removesuffix(".zst").endswith(tuple(endings))
+
+    @cached_property
+    def tables(self) -> Tables | None:
+        """The tables of a SQLite file; None if it is none."""
+        if not self.head.startswith(_SQLITE):
+            return None
+        file = self.plain_path
+        if file is None:
+            text = iter(self.read, b"")
+            copy = copied(self.path, text, self.folder, has_name=True)
+            file = Path(self.closes.enter_context(copy).name)
+        return self.tables_of(file)
+
+    def tables_of(self, file: Path) -> Tables:
+        """The tables of a SQLite file that holds what this one does."""
+        return self.closes.enter_context(closing(Tables(file, self.path, self.budget)))
+
+
+def processes_of(reader: Reader, opened: OpenedFile) -> list[OneProcess]:
+    """The processes in a file; one, if the reader yields its events.
+
+    Raises:
+        TracekitError: the file is damaged, or a plugin's reader fails on it.
+    """
+    found = reader.read(opened)
+    if isinstance(found, list):
+        return found
 
     def events() -> Iterator[bytes]:
-        stream.rewind()
-        return read(stream, process)
+        opened.rewind()
+        process.tail = {}
+        for piece in reader.read(opened):
+            if isinstance(piece, bytes):
+                yield piece
+            else:
+                process.tail |= piece
+        process.damage = opened.damage
 
     process = OneProcess(None, {}, events)
     return [process]

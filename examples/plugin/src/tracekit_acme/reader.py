@@ -20,9 +20,9 @@ _AT_ONCE = 1000
 _CATEGORIES = {"op": "cpu_op", "call": "acme_runtime", "task": "acme_task"}
 
 
-def sniff(head: bytes, name: str) -> bool:
-    """Whether a file with these first bytes is Acme's."""
-    return head.startswith(_FIRST_LINE)
+def sniff(opened: Any) -> bool:
+    """Whether a file is Acme's, by its first bytes."""
+    return bool(opened.head.startswith(_FIRST_LINE))
 
 
 def read(opened: Any) -> Iterator[bytes | dict[str, Any]]:

@@ -13,9 +13,11 @@ from functools import partial
 from typing import Any
 
 from tracekit.trace.budget import decoded_json
-from tracekit.trace.other.converted import OneProcess, named, ranked, slice_of, texts
-from tracekit.trace.other.rocprof import copy_name, device_of
+from tracekit.trace.other.converted import OneProcess, OpenedFile, named, ranked, slice_of, texts
 from tracekit.trace.other.sqlite import Tables
+from tracekit.trace.readers.rocprof import NAME, copy_name, device_of
+
+ENDINGS = ("_results.db",)
 
 _TABLE = re.compile(r"rocpd_([a-z_]*[a-z])(_?[0-9a-f]{8}\w*)?")
 _CATEGORIES = {
@@ -34,18 +36,19 @@ _RESOLVED = {
 }
 
 
-def is_rocpd(tables: Tables) -> bool:
-    """Whether these are the tables of such a database."""
-    return bool(_recordings(tables))
+def sniff(opened: OpenedFile) -> bool:
+    """Whether it has the tables of such a database."""
+    return opened.tables is not None and bool(_recordings(opened.tables))
 
 
-def processes(tables: Tables) -> list[OneProcess]:
+def read(opened: OpenedFile) -> list[OneProcess]:
     """Each recorded process, a rank of a run where there are several.
 
     Raises:
         TracekitError: when the file is damaged.
     """
-    found = []
+    found, tables = [], opened.tables
+    assert tables is not None
     for names in _recordings(tables):
         members = _Rocpd(tables, names).members()
         for key, pid in tables.rows(_PROCESSES.format(names["info_process"])):
@@ -101,7 +104,7 @@ class _Rocpd:
         agents = [row for row in about.get("info_agent", []) if row.get("type") == "GPU"]
         node = next(iter(about.get("info_node", [])), {})
         return {
-            "profiler": {"name": "rocprofv3", "left_out": left_out},
+            "profiler": {"name": NAME, "left_out": left_out},
             "deviceProperties": [
                 device_of(self._extra(row.get("extdata")) | row, row.get("id")) for row in agents
             ],

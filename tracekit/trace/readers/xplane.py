@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from tracekit.trace.budget import OBJECT_BYTES, Budget
-from tracekit.trace.other.converted import OneProcess, named, slice_of, texts
+from tracekit.trace.other.converted import OpenedFile, named, slice_of, texts
 from tracekit.trace.other.protos import damaged, decoded, fields, messages, text
-from tracekit.trace.source import ByteStream
 from tracekit.trace.unpacking import buffered
+
+NAME = "jax"
+ENDINGS = (".xplane.pb",)
 
 # Lines, events and names stay bytes, decoded one at a time.
 _SCHEMA = """
@@ -71,30 +73,32 @@ _COPY = re.compile(r"Memcpy([HDP])2([HDP])")
 _BASE, _LOST = "profile_start_time", "picoseconds_lost"
 
 
-def is_xplane(head: bytes, name: str) -> bool:
-    """Whether a file that begins so holds planes."""
-    return head[:1] == b"\n" and (name.endswith(".xplane.pb") or b"/host:" in head)
+def sniff(opened: OpenedFile) -> bool:
+    """Whether it holds planes."""
+    is_named = opened.has_ending(ENDINGS)
+    return opened.head[:1] == b"\n" and (is_named or b"/host:" in opened.head)
 
 
-def texts_of(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
+def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
     """The events of the one process that the file holds."""
-    process.tail = {"profiler": {"name": "jax", _LOST: 0}, "deviceProperties": []}
-    yield from texts(_events(stream, process))
+    members: dict[str, Any] = {"profiler": {"name": NAME, _LOST: 0}, "deviceProperties": []}
+    yield from texts(_events(opened, members))
+    yield members
 
 
-def _events(stream: ByteStream, process: OneProcess) -> Iterator[dict[str, Any]]:
-    budget = stream.budget
+def _events(opened: OpenedFile, members: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    budget = opened.budget
     try:
-        for plane in fields(buffered(stream), stream.path, budget, 1):
-            yield from _Plane(plane, process.tail, budget).events()
+        for plane in fields(buffered(opened), opened.path, budget, 1):
+            yield from _Plane(plane, members, budget).events()
     except Exception as error:
         said = damaged("plane", error)
-        process.damage = stream.damage or said
+        opened.damage = opened.damage or said
 
 
 class _Plane:
-    def __init__(self, data: bytes, tail: dict[str, Any], budget: Budget) -> None:
-        self._tail, self._budget = tail, budget
+    def __init__(self, data: bytes, members: dict[str, Any], budget: Budget) -> None:
+        self._members, self._budget = members, budget
         self._plane = self._decoded("XPlane", data)
         self._name = text(self._plane.name)
         self._stats: dict[int, str] = {}
@@ -126,16 +130,16 @@ class _Plane:
         own = self._values(self._plane.stats)
         self._budget.hold(OBJECT_BYTES * (2 + 2 * len(own)))
         if isinstance(own.get(_BASE), int):
-            self._tail["baseTimeNanoseconds"] = own[_BASE]
+            self._members["baseTimeNanoseconds"] = own[_BASE]
         device = _DEVICE.match(self._name)
         pid = int(device[2]) if device else _HOST if self._name == "/host:CPU" else None
         if pid is None:
             if own or lines:
-                self._tail.setdefault("planes", {})[self._name] = own
+                self._members.setdefault("planes", {})[self._name] = own
             pid = _HOST + 1 + self._plane.id
         if device and lines:
             known = (own[each] for each in _NAMES if own.get(each))
-            self._tail["deviceProperties"].append(
+            self._members["deviceProperties"].append(
                 {
                     "id": pid, "name": next(known, device[1]),
                     "numSms": own.get("core_count"), "totalGlobalMem": own.get("memory_size"),
@@ -163,7 +167,7 @@ class _Plane:
             shown, full, stats = self._known.get(event.metadata_id, ("", "", {}))
             start, start_ps = divmod(line.timestamp_ns * 1000 + event.offset_ps, 1000)
             end, end_ps = divmod(start * 1000 + start_ps + event.duration_ps, 1000)
-            self._tail["profiler"][_LOST] += bool(start_ps or end_ps)
+            self._members["profiler"][_LOST] += bool(start_ps or end_ps)
             args = stats | self._values(event.stats)
             if full != shown:
                 args["full name"] = full

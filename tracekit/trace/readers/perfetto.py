@@ -20,13 +20,15 @@ from typing import Any, NamedTuple
 from tracekit.errors import explained
 from tracekit.files import temporary_folder
 from tracekit.trace.budget import DEPTH, OBJECT_BYTES, Budget, decoded_json
-from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
+from tracekit.trace.other.converted import OpenedFile, microseconds, named, texts
 from tracekit.trace.other.perfetto_gpu import INTERNED, counter_events, stage_event
 from tracekit.trace.other.perfetto_schema import SCHEMA
 from tracekit.trace.other.protos import damaged, decoded, fields, messages, text
-from tracekit.trace.other.rocprof import CATEGORIES
-from tracekit.trace.source import ByteStream
+from tracekit.trace.readers.rocprof import CATEGORIES
 from tracekit.trace.unpacking import Readable, buffered
+
+NAME = "perfetto"
+ENDINGS = (".pftrace", ".perfetto-trace")
 
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 # Clocks of the system count nanoseconds; others are defined by the trace (ClockSnapshot).
@@ -65,24 +67,23 @@ _INTERNED = ("event_categories", "event_names", "debug_annotation_names",
              "debug_annotation_string_values", *INTERNED)  # fmt: skip
 
 
-def is_perfetto(head: bytes, name: str) -> bool:
-    """Whether a file that begins so is a trace of Perfetto, sound or not: its name tells, unless it
-    is empty or JSON."""
-    is_named = name.removesuffix(".gz").endswith((".pftrace", ".perfetto-trace"))
-    return is_named and head[:1] not in (b"", b"{", b"[")
+def sniff(opened: OpenedFile) -> bool:
+    """Whether it is a trace of Perfetto, sound or not: its name tells, unless it is empty or
+    JSON."""
+    return opened.has_ending(ENDINGS) and opened.head[:1] not in (b"", b"{", b"[")
 
 
-def texts_of(folder: str, stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
-    """The events of the one recording that the file holds, sorted in a file in `folder`."""
+def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
+    """The events of the one recording that the file holds, sorted in a file."""
     with (
-        temporary_folder(folder) as made,
-        explained(f"{stream.path}: cannot be sorted in {folder}", sqlite3.Error),
+        temporary_folder(opened.folder) as made,
+        explained(f"{opened.path}: cannot be sorted in {opened.folder}", sqlite3.Error),
         closing(sqlite3.connect(made / "marks", check_same_thread=False)) as marks,
     ):
-        reading = _Packets(stream, marks)
-        process.damage = reading.read() or stream.damage
-        process.tail = {"profiler": {"name": "perfetto", "left_out": reading.left_out}}
+        reading = _Packets(opened, marks)
+        opened.damage = reading.read() or opened.damage
         yield from texts(reading.events())
+    yield {"profiler": {"name": NAME, "left_out": reading.left_out}}
 
 
 class _Track(NamedTuple):
@@ -102,9 +103,9 @@ class _Packets:
     """The events of a trace, by track: their ends may stand anywhere behind their begins, so they
     are sorted on disk."""
 
-    def __init__(self, stream: ByteStream, marks: sqlite3.Connection) -> None:
-        self._stream = stream
-        self._budget = stream.budget
+    def __init__(self, opened: OpenedFile, marks: sqlite3.Connection) -> None:
+        self._opened = opened
+        self._budget = opened.budget
         self._marks = marks
         marks.executescript(_TABLES)
         self.left_out: dict[str, int] = defaultdict(int)
@@ -119,13 +120,13 @@ class _Packets:
     def read(self) -> str | None:
         """Reads all packets; returns what is wrong with the file, if something is."""
         try:
-            self._read(buffered(self._stream))
+            self._read(buffered(self._opened))
         except Exception as error:
             return damaged("packet", error)
         return None
 
     def _read(self, source: Readable, *, inside: bool = False) -> None:
-        for data in fields(source, self._stream.path, self._budget, 1):
+        for data in fields(source, self._opened.path, self._budget, 1):
             packet = decoded(self._packet, data, self._budget)
             sequence = packet.trusted_packet_sequence_id
             if packet.incremental_state_cleared or packet.sequence_flags & _CLEARED:
@@ -153,7 +154,7 @@ class _Packets:
             elif packet.HasField("gpu_render_stage_event") or packet.HasField("gpu_counter_event"):
                 self._mark_gpu(packet, sequence)
             elif packet.HasField("compressed_packets") and not inside:
-                with explained(f"{self._stream.path}: a compressed packet is damaged", zlib.error):
+                with explained(f"{self._opened.path}: a compressed packet is damaged", zlib.error):
                     inflating = _Inflating(packet.compressed_packets, self._budget)
                     self._read(buffered(inflating), inside=True)
             elif not (packet.HasField("interned_data") or packet.HasField("clock_snapshot")):

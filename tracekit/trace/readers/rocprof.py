@@ -12,9 +12,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tracekit.trace.budget import json_bytes
-from tracekit.trace.other.converted import OneProcess, named, slice_of, texts
-from tracekit.trace.source import ByteStream
+from tracekit.trace.other.converted import OpenedFile, named, slice_of, texts
 
+NAME = "rocprofv3"
+ENDINGS = (".json",)
+
+# What the text of a file begins with.
+_BEGINS = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"')
 _GPU = 2
 # The categories that Kineto gives to the same records on ROCm.
 CATEGORIES = {
@@ -34,6 +38,27 @@ _DECODER = json.JSONDecoder()
 _SPACES = re.compile(r"[ \t\r\n,:]*")
 
 
+def sniff(opened: OpenedFile) -> bool:
+    """Whether it is such JSON."""
+    return _BEGINS.match(opened.head) is not None
+
+
+def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
+    """The events of the one process that the file holds."""
+    members: dict[str, Any] = {"profiler": {"name": NAME}}
+    yield from texts(_until_damage(opened, members))
+    yield members
+
+
+def _until_damage(opened: OpenedFile, members: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    try:
+        yield from _Tool(_JsonWalk(opened), members).events()
+    except _JsonError as error:
+        opened.damage = opened.damage or f"its JSON is damaged: {error}"
+    except (AttributeError, LookupError, TypeError, ValueError):
+        opened.damage = opened.damage or "a record is not as rocprofv3 writes it"
+
+
 def copy_name(operation: str) -> str:
     """A copy's name as Kineto has it."""
     direction = operation.upper().removeprefix("MEMORY_COPY_")
@@ -51,27 +76,12 @@ def device_of(agent: Mapping[str, Any], number: object) -> dict[str, Any]:
     }
 
 
-def texts_of(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
-    """The events of the one process that the file holds."""
-    process.tail = {"profiler": {"name": "rocprofv3"}}
-    yield from texts(_until_damage(stream, process))
-
-
-def _until_damage(stream: ByteStream, process: OneProcess) -> Iterator[dict[str, Any]]:
-    try:
-        yield from _Tool(_JsonWalk(stream), process).events()
-    except _JsonError as error:
-        process.damage = stream.damage or f"its JSON is damaged: {error}"
-    except (AttributeError, LookupError, TypeError, ValueError):
-        process.damage = stream.damage or "a record is not as rocprofv3 writes it"
-
-
 class _Tool:
     """Members before the records give their names, and are kept until the records come."""
 
-    def __init__(self, walk: _JsonWalk, process: OneProcess) -> None:
+    def __init__(self, walk: _JsonWalk, members: dict[str, Any]) -> None:
         self._walk = walk
-        self._process = process
+        self._members = members
         self._left_out: dict[str, int] = {}
         self._known: dict[str, Any] = {}
         self._symbols: dict[object, dict[str, Any]] = {}
@@ -79,11 +89,11 @@ class _Tool:
     def events(self) -> Iterator[dict[str, Any]]:
         for key in self._walk.members():
             if key != "rocprofiler-sdk-tool":
-                self._process.tail[key] = self._walk.value(is_kept=True)
+                self._members[key] = self._walk.value(is_kept=True)
                 continue
             for _ in self._walk.elements():
                 yield from self._process_events()
-        self._process.tail["profiler"] = {"name": "rocprofv3", "left_out": self._left_out}
+        self._members["profiler"] = {"name": NAME, "left_out": self._left_out}
 
     def _process_events(self) -> Iterator[dict[str, Any]]:
         for key in self._walk.members():
@@ -115,7 +125,7 @@ class _Tool:
             for kind in strings.get("buffer_records") or []
         ]
         self._markers = {each["key"]: each["value"] for each in strings.get("marker_api") or []}
-        self._process.tail |= {
+        self._members |= {
             "deviceProperties": [
                 device_of(agent, handle) for handle, agent in self._devices.items()
             ],
@@ -201,11 +211,11 @@ class _JsonError(Exception):
 
 
 class _JsonWalk:
-    """Goes through the text of a stream. After `members` or `elements` gives a key or a
+    """Goes through the text of a file. After `members` or `elements` gives a key or a
     place, the caller takes what stands there: `value`, or again `members` or `elements`."""
 
-    def __init__(self, stream: ByteStream) -> None:
-        self._read, self._budget = stream.read, stream.budget
+    def __init__(self, opened: OpenedFile) -> None:
+        self._read, self._budget = opened.read, opened.budget
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._text, self._at, self._ended = "", 0, False
 

@@ -7,15 +7,19 @@ https://docs.nvidia.com/nsight-systems/UserGuide (Exporting to SQLite)
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tracekit.errors import TracekitError
+from tracekit.files import temporary_folder
 from tracekit.native.events import Labels
 from tracekit.native.library import Batch
-from tracekit.trace.other.converted import OneProcess, named, ranked, texts
+from tracekit.text import as_operand, quoted
+from tracekit.trace.other.converted import OneProcess, OpenedFile, named, ranked, texts
 from tracekit.trace.other.nsys_events import (
     EVENT,
     GRAPH,
@@ -31,6 +35,10 @@ from tracekit.trace.other.nsys_events import (
 )
 from tracekit.trace.other.nsys_sql import query
 from tracekit.trace.other.sqlite import Tables
+
+NAME = "nsys"
+REPORTS = (".nsys-rep", ".qdrep")
+ENDINGS = (".sqlite", *REPORTS)
 
 # Tables that the trace's metadata repeats, each up to this many rows.
 _METADATA = re.compile(r"(META_DATA_|TARGET_INFO_|ANALYSIS_|DIAGNOSTIC_EVENT$|NVTX_PAYLOAD_)")
@@ -53,24 +61,29 @@ _DEVICE = {
 Rows = list[dict[str, Any]]
 
 
-def is_report(tables: Tables) -> bool:
-    """Whether these are tables of an Nsight Systems report."""
+def sniff(opened: OpenedFile) -> bool:
+    """Whether it is a report, or has the tables of an exported one."""
+    if opened.has_ending(REPORTS):
+        return True
     others = ("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", "META_DATA_", "TARGET_INFO_", "OSRT_API")
-    return "StringIds" in tables.columns and any(
-        table.startswith(others) for table in tables.columns
-    )
+    tables = opened.tables.columns if opened.tables else {}
+    return "StringIds" in tables and any(table.startswith(others) for table in tables)
 
 
-def processes(tables: Tables, name: str) -> list[OneProcess]:
+def read(opened: OpenedFile) -> list[OneProcess]:
     """The processes that used a device, in the order of the devices; each is a rank where there are
     several. The events of other processes are added to the first.
 
     Raises:
-        TracekitError: when the file is damaged.
+        TracekitError: when the file is damaged, or a report that nsys does not export.
     """
+    exported = None if opened.has_ending(REPORTS) else opened.tables
+    tables = exported or opened.tables_of(_exported(opened))
     # Without a key, each text would be searched from the first on.
     if tables.keys["StringIds"] != {"id"}:
-        raise TracekitError(f"{name}: is not an export of nsys: its table StringIds has no key")
+        raise TracekitError(
+            f"{opened.path}: is not an export of nsys: its table StringIds has no key"
+        )
     first_device: dict[int, int] = {}
     for table in ON_DEVICE:
         if tables.columns.get(table, {}).keys() >= {"globalPid", "deviceId"}:
@@ -90,6 +103,33 @@ def processes(tables: Tables, name: str) -> list[OneProcess]:
         )
         for place, owner in enumerate(owners or [None])
     ]
+
+
+def _exported(opened: OpenedFile) -> Path:
+    """The SQLite file of a report, which only nsys can read."""
+    import subprocess
+
+    nsys, path = shutil.which("nsys"), opened.plain_path
+    if path is None:
+        raise TracekitError(
+            f"{opened.path}: is a report of Nsight Systems, which only nsys can read, from a file "
+            "of its own: copy it to the disk first"
+        )
+    how = f"nsys export --type sqlite {quoted(path)}"
+    if nsys is None:
+        raise TracekitError(
+            f"{opened.path}: is a report of Nsight Systems, which only nsys can read, and nsys is "
+            f"not on the path: run `{how}` where it is, and load the file that it writes"
+        )
+    file = opened.closes.enter_context(temporary_folder(opened.folder)) / "report.sqlite"
+    run = subprocess.run(
+        [nsys, "export", "--type", "sqlite", "--output", str(file), as_operand(path)],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+    )  # fmt: skip
+    if run.returncode or not file.is_file():
+        output = (run.stderr or run.stdout).strip().splitlines()
+        raise TracekitError(f"{opened.path}: `{how}` failed: {output[-1] if output else ''}")
+    return file
 
 
 def _members(tables: Tables) -> dict[str, Any]:
@@ -116,7 +156,7 @@ def _members(tables: Tables) -> dict[str, Any]:
     }
     members = {
         "profiler": {
-            "name": "nsys",
+            "name": NAME,
             "version": export.get("EXPORT_PRODUCT_VERSION"),
             "schema": export.get("EXPORT_SCHEMA_VERSION"),
             "recorded": [switch for table, switch in _SWITCHES.items() if counts.get(table)],
