@@ -146,8 +146,9 @@ class StepBudget(Struct):
 def _page(trace: Path) -> str:
     """Writes the trace's page; returns its path, or why there is none."""
     from tracekit.reporters.notebook import page_of
+    from tracekit.trace.paths import stem
 
-    page = trace.with_name(trace.name.removesuffix(".json.gz") + ".html")
+    page = trace.with_name(stem(trace.name) + ".html")
     try:
         require_unlinked(page, page.parent)
         with load(trace) as database:

@@ -62,7 +62,6 @@ _GROUPS = {
     },
 }
 _COMMANDS = {name: each for group in _GROUPS.values() for name, each in group.items()}
-_TRACES = (".json", ".gz", ".zst", ".tar", ".tgz", ".zip", ".pickle", ".duckdb", ".db")
 
 
 class _ReaderGone(Exception):
@@ -115,7 +114,9 @@ class _Commands(click.Group):
 
 def _may_be_trace(word: str) -> bool:
     """Whether a word that names no command is a file, or looks like the name of one."""
-    return word == "-" or Path(word).exists() or "/" in word or word.endswith(_TRACES)
+    from tracekit.trace.paths import stem
+
+    return word == "-" or Path(word).exists() or "/" in word or stem(word) != word
 
 
 @click.group(

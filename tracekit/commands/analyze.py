@@ -198,13 +198,13 @@ def report(
 
 def _beside(run: str) -> str:
     """The default path of the page of a trace, a folder or a database."""
+    from tracekit.trace.paths import stem
+
     name = "report" if run == "-" or "://" in run else run.rstrip("/")
     path = Path(name)
     if path.name in ("", ".", ".."):
         return str(path / "report.html")
-    for ending in (".gz", ".zst", ".json", ".tar", ".tgz", ".zip", ".duckdb", ".db"):
-        path = path.with_name(path.name.removesuffix(ending) or path.name)
-    return str(path.with_name(path.name + ".html"))
+    return str(path.with_name(stem(path.name) + ".html"))
 
 
 def _written(output: str, opening: bool) -> Steps:

@@ -56,10 +56,10 @@ def judge(trace: Path) -> str:
 
 def verdict_paths(trace: Path) -> tuple[Path, Path]:
     """Where the verdict on a trace is written: as JSON, and as text."""
-    stem = trace.name
-    for ending in (".duckdb", ".json.gz", ".json"):
-        stem = stem.removesuffix(ending)
-    return trace.with_name(f"{stem}.verdict.json"), trace.with_name(f"{stem}.verdict.txt")
+    from tracekit.trace.paths import stem
+
+    name = stem(trace.name)
+    return trace.with_name(f"{name}.verdict.json"), trace.with_name(f"{name}.verdict.txt")
 
 
 def _write(trace: Path) -> str:

@@ -52,7 +52,6 @@ _Files = dict[Annotated[str, Meta(pattern=r"\A[a-z_]+\Z")], Annotated[int, Meta(
 _LONGEST = 180
 # The name of a version of a run.
 VERSION_NAME = r"(?:\d{8}|[1-9]\d{8,})\.json"
-_ENDINGS = re.compile(r"(\.(pt|trace|json|gz|zst|tar|tgz))+$")
 
 
 class Source(Struct, frozen=True):
@@ -241,17 +240,13 @@ def valid_name(text: str) -> str:
 
 def run_of(source: Source) -> str:
     """The run that a trace belongs to unless the user names it: its folder, or its archive."""
+    from tracekit.trace.paths import stem
     from tracekit.trace.unpacking import ARCHIVES as PACKED
 
     path = PurePosixPath(source.url)
     if source.member is not None or path.name.endswith(PACKED):
         return valid_name(stem(path.name))
     return valid_name(path.parent.name)
-
-
-def stem(file_name: str) -> str:
-    """A file's name without the endings of traces and archives."""
-    return _ENDINGS.sub("", file_name) or file_name
 
 
 def may_be_lake(path: str) -> bool:

@@ -28,6 +28,7 @@ from tracekit.lake.storage import WORK_PREFIX, Storage
 from tracekit.lake.tables import KEYS, NEEDED, VERDICTS, not_stored, stored_tables, summaries
 from tracekit.trace.beside import rank_in_name
 from tracekit.trace.other.formats import open_traces
+from tracekit.trace.paths import stem
 from tracekit.trace.source import ByteStream
 
 T = TypeVar("T")
@@ -216,8 +217,8 @@ def _identities(
         file_name = (source.member or source.url).rpartition("/")[2]
         if rank is None or rank < 0:
             rank = rank_in_name(file_name)
-        stem = layout.valid_name(layout.stem(file_name))
-        name = f"file={stem}" if rank is None else f"rank={rank}"
+        own_name = layout.valid_name(stem(file_name))
+        name = f"file={own_name}" if rank is None else f"rank={rank}"
         run = layout.valid_name(task.run) if task.run is not None else layout.run_of(source)
         number = _number(lake, run, name, sha256, numbers)
         own = _recorded(labels) | task.labels

@@ -24,7 +24,6 @@ from tracekit.verdict.run_words import no_verdict, whole
 
 _SIDE_BY_SIDE = 3
 _FIGURES = ("rank", "window", "busy")
-_ENDINGS = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?(\.zst)?$")
 _SAVINGS, _SIZES = 6, 8
 # The most ranks of a group that are named.
 _RANKS = 4
@@ -49,14 +48,16 @@ def render(analyses: Sequence[Analysis], run: RunVerdict | None = None, no_run: 
 def titles(analyses: Sequence[Analysis]) -> list[str]:
     """A short name for each: its workload, or the part of its path that the others lack,
     and the trace_id where those are not enough."""
+    from tracekit.trace.paths import stem
+
     paths = [PurePath(each.trace.path) for each in analyses]
     folders = [list(path.parts[:-1]) for path in paths]
     while all(folders) and len({parts[0] for parts in folders}) == 1:
         folders = [parts[1:] for parts in folders]
-    stems = [_ENDINGS.sub("", path.name, count=1) or path.name for path in paths]
+    stems = [stem(path.name) for path in paths]
     found = [
-        str((each.trace.capture or {}).get("workload") or "/".join([*parts, stem]))
-        for each, stem, parts in zip(analyses, stems, folders, strict=True)
+        str((each.trace.capture or {}).get("workload") or "/".join([*parts, name]))
+        for each, name, parts in zip(analyses, stems, folders, strict=True)
     ]
     counts = Counter(found)
     return [

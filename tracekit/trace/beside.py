@@ -18,14 +18,13 @@ from typing import Any
 
 from tracekit.errors import TracekitError, explained
 from tracekit.trace.budget import OBJECT_BYTES, Budget, json_bytes
-from tracekit.trace.paths import is_within, may_be_read
+from tracekit.trace.paths import is_within, may_be_read, stem
 from tracekit.trace.readers import trace_endings
 from tracekit.trace.recovery import strict_json
 from tracekit.trace.source import open_streams
 from tracekit.trace.unpacking import ANNOTATIONS
 
 CAPTURES = "capture_traces"
-_ENDS = re.compile(r"(\.pt)?(\.trace)?\.(json|pftrace|sqlite)\b.*$")
 # The first of `filename:line:function`, one a line.
 _STACK = re.compile(r"[^\n]*(\.py|>):\d+:")
 
@@ -59,12 +58,13 @@ class Beside:
         """The files with annotations."""
         if trace == "-":
             return []
-        here, own = Path(trace).parent, _ENDS.sub("", Path(trace).name)
+        here, name = Path(trace).parent, Path(trace).name
         found = [
             folder / each
             for folder in dict.fromkeys((here, here.absolute().parent))
             for each in self._in(folder)
-            if (match := ANNOTATIONS.fullmatch(each)) and match["trace"] in (None, own)
+            if (match := ANNOTATIONS.fullmatch(each))
+            and (match["trace"] is None or match["trace"] == stem(name))
         ]
         return _of_rank(trace, found)
 

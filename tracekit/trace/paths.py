@@ -15,12 +15,27 @@ from tracekit.trace.remote import find, is_url
 from tracekit.trace.unpacking import ANNOTATIONS, ARCHIVES
 
 DATABASES = (".duckdb", ".db")
+# What may stand around the endings of traces, archives and databases.
+_AROUND = (".pt", ".trace", ".tar", ".gz", ".zst", ".zip")
 
 
 @cache
 def endings() -> tuple[str, ...]:
     """How the names of traces and archives end."""
     return (*trace_endings(), *ARCHIVES)
+
+
+@cache
+def _all_endings() -> tuple[str, ...]:
+    return tuple(sorted({*endings(), *DATABASES, *_AROUND}, key=len, reverse=True))
+
+
+def stem(name: str) -> str:
+    """A file's name without the endings of traces, archives and databases."""
+    size = len(name)
+    while name.endswith(_all_endings(), 0, size):
+        size -= next(len(each) for each in _all_endings() if name.endswith(each, 0, size))
+    return name[:size] or name
 
 
 def trace_paths(paths: Iterable[str]) -> list[str]:
@@ -43,7 +58,8 @@ def trace_paths(paths: Iterable[str]) -> list[str]:
             continue
         if Path(path).is_dir():
             inside = sorted(_in_directory(path))
-            what = f"this directory has no traces: no file ends in one of {', '.join(endings())}"
+            plain = (each for each in endings() if not each.endswith((".gz", ".zst")))
+            what = f"this directory has no traces: no file ends in one of {', '.join(plain)}"
         elif glob.has_magic(path) and not os.path.lexists(path):
             inside = sorted(_matching(path))
             what = "no such file, and no file matches it as a pattern"
@@ -83,7 +99,7 @@ def _copies(names: Iterable[str]) -> Iterator[str]:
     names = list(names)
     yield from filter(ANNOTATIONS.fullmatch, names)
     exports = {name.removesuffix(".sqlite") for name in names if name.endswith(".sqlite")}
-    yield from (f"{name}.nsys-rep" for name in exports)
+    yield from (name + ending for name in exports for ending in (".nsys-rep", ".qdrep"))
     if any(name.endswith(".xplane.pb") for name in names):
         yield from (
             name for name in names if name.endswith((".trace.json.gz", "perfetto_trace.json.gz"))
