@@ -92,8 +92,8 @@ def test_verdict_and_prices_are_what_the_raw_events_show(
 
 
 def test_a_folder_s_copies_of_one_recording_are_read_once(tmp_path):
-    names = ("a.nsys-rep", "a.qdrep", "a.sqlite", "b.nsys-rep", "jax/h.xplane.pb", "jax/h.trace.json.gz",
-             "run_results.db", "t.pftrace", "notes.db")  # fmt: skip
+    names = ("a.nsys-rep", "a.qdrep", "a.sqlite", "b.nsys-rep", "jax/h.xplane.pb",
+             "jax/h.trace.json.gz", "run_results.db", "t.pftrace", "notes.db")  # fmt: skip
     (tmp_path / "jax").mkdir()
     for name in names:
         (tmp_path / name).touch()
