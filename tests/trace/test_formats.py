@@ -63,6 +63,8 @@ DAMAGED = [
 FILES = {
     "rocprof": ("json", json.dumps(ROCPROF, indent=1).encode()),
     "rocprof_cut": ("json", json.dumps(ROCPROF).partition('"kernel_dispatch"')[0].encode()),
+    # A member of the file's own does not name the profiler.
+    "rocprof_named": ("json", json.dumps(ROCPROF)[:-1].encode() + b',"profiler":["x"],'),
     "rocpd3": ("db", lambda path: rocpd(path, 3)),
     "rocpd4": ("db", rocpd),
     "xplane": ("xplane.pb", space()),
@@ -108,6 +110,7 @@ ASKED = {
         ("count(*) FROM (FROM event WHERE phase = 'X')", [(4,)]),
         ("contains(damage, 'damaged') FROM trace", [(True,)]),
     ],
+    "rocprof_named": [("profiler, damage IS NULL FROM trace", [("rocprofv3", False)])],
     "xplane": [
         ("name, device_id, start_ns, dur_ns FROM gpu_ops", [("fusion.3", 0, 3000, 1000)]),
         ("args->>'hlo_category', args->>'flops' FROM kernels", [("loop fusion", str(1 << 40))]),

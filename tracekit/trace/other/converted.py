@@ -115,12 +115,11 @@ def processes_of(reader: Reader, opened: OpenedFile) -> list[OneProcess]:
 
     def events() -> Iterator[bytes]:
         opened.rewind()
-        process.tail = {}
         for piece in reader.read(opened):
             if isinstance(piece, bytes):
                 yield piece
             else:
-                process.tail |= piece
+                process.tail = piece
         process.damage = opened.damage
 
     process = OneProcess(None, {}, events)

@@ -1,12 +1,13 @@
 """The readers of other profilers' files: the modules of this package, and those of plugins.
 
-A reader is a module. `NAME` is the profiler's, `ENDINGS` are those of its files, which may also be
-compressed. `sniff(opened)` tells whether a file is one, by `opened.path`, by its first bytes
-`opened.head`, or by the tables of a SQLite file, `opened.tables`. `read(opened)` yields the text of
-the file's events as bytes, each piece one or several, separated by commas; a dictionary that it
-yields has members of the trace. `opened.read(size)` gives it the file's next bytes, decompressed;
-it sets `opened.damage` to why events are missing. If a file holds several processes, `read` returns
-them as a list of `OneProcess` instead.
+A reader is a module. `NAME` is the profiler's, which the trace gets; `ENDINGS` are those of its
+files, which may also be compressed. `sniff(opened)` tells whether a file is one, by `opened.path`,
+by its first bytes, `opened.head`, or by the tables of a SQLite file, `opened.tables`.
+`read(opened)` yields the text of the file's events as bytes, each piece one or several, separated
+by commas; a dictionary that it yields has members of the trace. `opened.read(size)` gives it the
+file's next bytes, decompressed; it sets `opened.damage` to why events are missing. If a file holds
+several processes, `read` returns them as a list of `OneProcess` instead. What it keeps counts on
+`opened.budget`.
 
 JSON as torch.profiler writes it has no reader: it is what all others become. Most files are JSON,
 so readers are imported only for other files, and to list the files of a folder.
@@ -63,23 +64,29 @@ class Reader(Struct, frozen=True):
         if not isinstance(found, list):
             return self._pieces(opened.path, found)
         for each in found:
-            each.members |= self._mark
+            each.members = self._signed(each.members)
         return found
 
-    @property
-    def _mark(self) -> dict[str, Any]:
-        """The members that name the plugin: no piece of its own replaces them."""
-        if self.plugin is None:
-            return {}
-        return {"profiler": {"name": self.module.NAME, "plugin": self.plugin.of_version}}
-
     def _pieces(self, path: str, pieces: Any) -> Iterator[bytes | dict[str, Any]]:
+        members: dict[str, Any] = {}
         with self._explained(path):
             for piece in pieces:
-                if not isinstance(piece, bytes | Mapping):
+                if isinstance(piece, bytes):
+                    yield piece
+                elif isinstance(piece, Mapping):
+                    members |= piece
+                else:
                     raise TypeError(f"it yields a {type(piece).__name__}, not bytes")
-                yield piece if isinstance(piece, bytes) else {**piece, **self._mark}
-        yield self._mark
+        yield self._signed(members)
+
+    def _signed(self, members: dict[str, Any]) -> dict[str, Any]:
+        """The members of a trace, with the names of its profiler and of the plugin that read it."""
+        said = members.get("profiler")
+        about = said if self.plugin is None and isinstance(said, dict) else {}
+        about = about | {"name": self.module.NAME}
+        if self.plugin is not None:
+            about["plugin"] = self.plugin.of_version
+        return members | {"profiler": about}
 
     @contextmanager
     def _explained(self, path: str) -> Iterator[None]:
@@ -115,7 +122,7 @@ def plugged_readers() -> tuple[Reader, ...]:
                 if not hasattr(module, each):
                     raise TracekitError(f"it has no {each}")
             others = [each.module for each in (*own_readers(), *found)]
-            if module.NAME in ("kineto", *(each.NAME for each in others)):
+            if module.NAME in {each.NAME for each in others}:
                 raise TracekitError("there is another reader of this name")
             taken = _endings(own_readers())
             if own := next((each for each in module.ENDINGS if each in (*taken, *ARCHIVES)), None):

@@ -156,7 +156,6 @@ def _members(tables: Tables) -> dict[str, Any]:
     }
     members = {
         "profiler": {
-            "name": NAME,
             "version": export.get("EXPORT_PRODUCT_VERSION"),
             "schema": export.get("EXPORT_SCHEMA_VERSION"),
             "recorded": [switch for table, switch in _SWITCHES.items() if counts.get(table)],

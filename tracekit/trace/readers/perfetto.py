@@ -83,7 +83,7 @@ def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
         reading = _Packets(opened, marks)
         opened.damage = reading.read() or opened.damage
         yield from texts(reading.events())
-    yield {"profiler": {"name": NAME, "left_out": reading.left_out}}
+    yield {"profiler": {"left_out": reading.left_out}}
 
 
 class _Track(NamedTuple):

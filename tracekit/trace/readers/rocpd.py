@@ -15,8 +15,9 @@ from typing import Any
 from tracekit.trace.budget import decoded_json
 from tracekit.trace.other.converted import OneProcess, OpenedFile, named, ranked, slice_of, texts
 from tracekit.trace.other.sqlite import Tables
-from tracekit.trace.readers.rocprof import NAME, copy_name, device_of
+from tracekit.trace.readers.rocprof import copy_name, device_of
 
+NAME = "rocprofv3"
 ENDINGS = ("_results.db",)
 
 _TABLE = re.compile(r"rocpd_([a-z_]*[a-z])(_?[0-9a-f]{8}\w*)?")
@@ -104,7 +105,7 @@ class _Rocpd:
         agents = [row for row in about.get("info_agent", []) if row.get("type") == "GPU"]
         node = next(iter(about.get("info_node", [])), {})
         return {
-            "profiler": {"name": NAME, "left_out": left_out},
+            "profiler": {"left_out": left_out},
             "deviceProperties": [
                 device_of(self._extra(row.get("extdata")) | row, row.get("id")) for row in agents
             ],

@@ -45,7 +45,7 @@ def sniff(opened: OpenedFile) -> bool:
 
 def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
     """The events of the one process that the file holds."""
-    members: dict[str, Any] = {"profiler": {"name": NAME}}
+    members: dict[str, Any] = {}
     yield from texts(_until_damage(opened, members))
     yield members
 
@@ -93,7 +93,7 @@ class _Tool:
                 continue
             for _ in self._walk.elements():
                 yield from self._process_events()
-        self._members["profiler"] = {"name": NAME, "left_out": self._left_out}
+        self._members["profiler"] = {"left_out": self._left_out}
 
     def _process_events(self) -> Iterator[dict[str, Any]]:
         for key in self._walk.members():

@@ -27,7 +27,8 @@ from tracekit.trace.other.pickles import (
 )
 from tracekit.trace.unpacking import DamagedError
 
-NAME = "torch.cuda.memory"
+# The recorder of PyTorch, as of its traces.
+NAME = "kineto"
 ENDINGS = (".pickle",)
 
 # c10::DeviceType of CUDA, and of HIP, which PyTorch calls CUDA.

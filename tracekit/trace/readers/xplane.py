@@ -81,7 +81,7 @@ def sniff(opened: OpenedFile) -> bool:
 
 def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
     """The events of the one process that the file holds."""
-    members: dict[str, Any] = {"profiler": {"name": NAME, _LOST: 0}, "deviceProperties": []}
+    members: dict[str, Any] = {"profiler": {_LOST: 0}, "deviceProperties": []}
     yield from texts(_events(opened, members))
     yield members
 
