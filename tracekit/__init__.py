@@ -11,7 +11,7 @@ run.sql("SELECT name, dur_ns FROM kernels ORDER BY dur_ns DESC LIMIT 5")
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit.errors import TracekitError
+from tracekit.errors import NoAttributeError, TracekitError
 from tracekit.version import __version__
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def __getattr__(name: str) -> Any:
         from tracekit.text import suggestion
 
         similar = suggestion(name, __all__) or "; begin with tracekit.load(TRACE)"
-        raise AttributeError(f"module 'tracekit' has no attribute {name!r}{similar}")
+        raise NoAttributeError(f"module 'tracekit' has no attribute {name!r}{similar}")
     import importlib
 
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -44,6 +44,14 @@ class StorageError(TracekitError, OSError):
     """A file system or a server failed: another attempt may succeed."""
 
 
+class NoAttributeError(TracekitError, AttributeError):
+    """The user asks an object for an attribute that it does not have."""
+
+
+class WrongCallError(TracekitError, TypeError):
+    """The user calls a function with arguments that it does not take."""
+
+
 def install(extra: str) -> str:
     """The command that installs an extra of tracekit."""
     return f"pip install '{DISTRIBUTION}[{extra}]'"

@@ -14,7 +14,6 @@ from tracekit.database.catalog import Query, Value
 from tracekit.database.connection import connect_reading, fetched_database, is_database
 from tracekit.database.sandbox import SPILL_MB, Config
 from tracekit.database.session import Session
-from tracekit.database.stored import SURPRISES, contradicting, fingerprints
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import LoadProgress, Resources
 from tracekit.text import shown
@@ -206,14 +205,9 @@ class LoadedSession(Session):
 
 
 class StoredSession(Session):
-    """A database in a file, whose rows others may have changed.
+    """A database in a file. `copy` is the file, if it is a temporary one."""
 
-    If an exception ends its `with` block, the traces are loaded again. If that gives other rows,
-    the changed rows caused the exception, which becomes a TracekitError; otherwise it stays as it
-    is. `copy` is the file, if it is a temporary one.
-    """
-
-    is_stored = True
+    is_stored = is_untrusted = True
 
     def __init__(
         self,
@@ -223,30 +217,12 @@ class StoredSession(Session):
         copy: BinaryIO | None,
     ) -> None:
         super().__init__(connection, name, [file])
-        self._file = str(file)
         self._copy = copy
 
     def close(self) -> None:
         super().close()
         if self._copy is not None:
             self._copy.close()
-
-    def __exit__(self, *raised: object) -> None:
-        _, error, _ = raised
-        try:
-            if isinstance(error, SURPRISES) and (changed := _changed_tables(self._file)):
-                raise contradicting(self.name, changed) from error
-        finally:
-            self.close()
-
-
-def _changed_tables(path: str) -> list[str]:
-    """The tables of a database whose rows do not follow from its traces."""
-    # What the database's rows call the files beside them is not to be trusted.
-    again = load(path, resources=Resources(within=()))
-    with again, Session(connect_reading(path, {}, path, 0), path) as given:
-        expected, found = fingerprints(again), fingerprints(given)
-    return sorted(name for name in expected if expected[name] != found[name])
 
 
 def _judged(database: Session) -> Iterator[Rows]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tracekit.database import catalog
 from tracekit.database.catalog import Query, Value
 from tracekit.database.session import Session
-from tracekit.errors import TracekitError, needing
+from tracekit.errors import NoAttributeError, TracekitError, WrongCallError, needing
 from tracekit.records import Shown
 from tracekit.text import counted, printable, suggestion
 from tracekit.thresholds import Thresholds
@@ -64,7 +64,7 @@ class Database:
             return _method(self.session, catalog.query(name))
         except TracekitError:
             similar = suggestion(name, dir(self)) or ", and no query has that name"
-            raise AttributeError(f"a Database has no attribute {name!r}{similar}") from None
+            raise NoAttributeError(f"a Database has no attribute {name!r}{similar}") from None
 
     def __dir__(self) -> list[str]:
         """Names that a user may want: no internals, and only queries for people who read a trace.
@@ -347,7 +347,7 @@ def _method(session: Session, question: Query) -> Callable[..., polars.DataFrame
     def answer(*values: Value, **parameters: Value) -> polars.DataFrame:
         if len(values) > len(names):
             takes = counted(len(names), "parameter")
-            raise TypeError(f"{question.name}() takes {takes}, not {len(values)}")
+            raise WrongCallError(f"{question.name}() takes {takes}, not {len(values)}")
         return session.query(question.name, **dict(zip(names, values, strict=False)), **parameters)
 
     kind = Parameter.POSITIONAL_OR_KEYWORD

@@ -1,5 +1,6 @@
 """Databases with the catalog of a load and rows that no load writes: an answer or one line."""
 
+import io
 import random
 import shutil
 
@@ -90,21 +91,34 @@ def test_rows_that_would_mislead_the_code_are_refused_on_opening(changed, statem
     assert REFUSED[statement] in str(refused.value)
 
 
-def test_a_surprise_is_the_fault_of_changed_rows_only_where_rows_were_changed(judged, changed):
-    with pytest.raises(IndexError, match="own"), tracekit.load(TRACE):
-        raise IndexError("own")
-    with pytest.raises(IndexError, match="own"), tracekit.open_database(judged):
-        raise IndexError("own")
-    path = changed("UPDATE windows SET start_ns = start_ns + 1; DELETE FROM thread_slice")
-    said = r"its rows contradict each other \(thread_slice, windows\): load the trace again"
-    with pytest.raises(TracekitError, match=said) as raised, tracekit.open_database(path):
-        raise IndexError("own")
-    assert isinstance(raised.value.__cause__, IndexError)
-    # Expected errors stay unchanged, and cost no second load.
-    for error in (TracekitError("said"), KeyboardInterrupt(), OSError("disk")):
-        with pytest.raises(type(error)) as raised, tracekit.open_database(path):
+def test_only_errors_of_tracekits_own_code_are_blamed_on_rows(changed):
+    path = changed("UPDATE gpu_ops SET device_id = device_id + 1")
+    said = f"{path}: its rows contradict each other, or tracekit made a mistake (KeyError: 0): "
+    with pytest.raises(TracekitError) as raised, tracekit.open_database(path) as run:
+        run.verdicts(window="all")
+    assert str(raised.value) == f"{said}load its traces again"
+    assert isinstance(raised.value.__cause__, KeyError)
+    # A user's errors stay as they are, and those of users who call tracekit wrongly.
+    errors = (
+        IndexError("own"), KeyError("own"), duckdb.IOException("own"), TracekitError("said"),
+        KeyboardInterrupt(), OSError("disk"), io.UnsupportedOperation("closed"),
+    )  # fmt: skip
+    for error in errors:
+        with pytest.raises(type(error)) as raised, tracekit.open_database(path) as run:
+            # They are raised at once: the file is not read again.
+            path.rename(path.with_name("away"))
             raise error
+        path.with_name("away").rename(path)
         assert raised.value is error
+    calls = (
+        lambda run: run.no_such_question, lambda run: run.plot.no_such_figure,
+        lambda run: tracekit.no_such_name, lambda run: run.top_kernels(1, 2, 3),
+        lambda run: run.session.once(0, io.BytesIO().fileno),
+    )  # fmt: skip
+    for call in calls:
+        kinds = (AttributeError, TypeError, OSError)
+        with pytest.raises(kinds), tracekit.open_database(path) as run:
+            call(run)
 
 
 @pytest.mark.slow

@@ -186,10 +186,10 @@ def _main() -> None:
                 database.require_select(asked["statement"])
                 columns, rows = first_rows(database, asked["statement"], {}, **page.limits)
             answer = {"fitted": rows_that_fit(columns, rows, page)}
-    except TracekitError as error:
+    except (TracekitError, MemoryError) as error:
         answer = {"error": str(error)}
-    except MemoryError:
-        answer = {"error": _NEEDS_MEMORY if "paths" in asked else NEEDS_MEMORY}
+        if isinstance(error.__cause__ or error, MemoryError):
+            answer = {"error": _NEEDS_MEMORY if "paths" in asked else NEEDS_MEMORY}
     out.write(text_of(answer).encode("utf-8", "replace"))
     out.flush()
     # The thread that waits for the server cannot be stopped.

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import duckdb
 
-from tracekit.database import catalog, constants
+from tracekit.database import catalog, constants, stored
 from tracekit.database.catalog import Query, Value
 from tracekit.database.interrupt import interruptible, work_is_left_running
 from tracekit.database.selects import Selects
@@ -43,6 +44,8 @@ class Session:
 
     is_stored = False
     """Whether this is a database in a file."""
+    is_untrusted = False
+    """Whether its rows come from files, which others may have changed."""
     is_joined = False
     """Whether its traces were given one by one, so that no path names them all."""
 
@@ -69,8 +72,10 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, where: TracebackType | None) -> None:
         self.close()
+        if self.is_untrusted and error is not None:
+            stored.blame_rows(self.name, error, where)
 
     def close(self) -> None:
         # A query that could not be stopped still uses the connection, and so does the process from

@@ -9,24 +9,23 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from traceback import walk_tb
+from types import TracebackType
 
 import duckdb
 from msgspec import Struct
 
 from tracekit.database import catalog, facts
-from tracekit.errors import TracekitError
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
+from tracekit.errors import TracekitError, file_trouble, first_line
 
 # Exceptions from code that meets impossible rows.
-SURPRISES = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError,
-    ValueError,
+_SURPRISES = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RecursionError,
+    TypeError, ValueError, duckdb.Error,
 )  # fmt: skip
+_PACKAGE = "tracekit"
 # For each kind of entry, the table function that lists it and the columns that define it. DuckDB's
 # functions are called with their schema, since the file may define others of the same name.
 _LISTED = {
@@ -46,11 +45,6 @@ _INTERNAL = {"schema", "table", "view", "macro", "type"}
 # DuckDB lists these names in varying order.
 _EXCLUDED = re.compile(r"EXCLUDE \(([^()]*)\)")
 _FORMAT_TABLE = "tracekit"
-# Tables that do not follow from the traces in the database.
-_NOT_OF_TRACES = (
-    *(_FORMAT_TABLE, "loading", "hardware"),
-    *("verdict", "evidence", "one_off", "advice"),
-)
 _COMMENT = re.compile(r"--[^\n]*")
 _WORD = re.compile(r"\w+")
 # SQL that may list views, or name one without mentioning it.
@@ -195,25 +189,29 @@ def require_sound(connection: duckdb.DuckDBPyConnection, name: str) -> None:
         duckdb.Error: when the database cannot be read.
     """
     if found := connection.execute(catalog.schema("contradictions")).fetchall():
-        raise contradicting(name, [table for (table,) in found])
+        tables = ", ".join(table for (table,) in found)
+        raise TracekitError(
+            f"{name}: its rows contradict each other ({tables}): load the trace again"
+        )
 
 
-def contradicting(name: str, tables: Sequence[str]) -> TracekitError:
-    """The error for a database with rows that loading cannot have written."""
-    return TracekitError(
-        f"{name}: its rows contradict each other ({', '.join(tables)}): load the trace again"
+def blame_rows(name: str, error: BaseException, where: TracebackType | None) -> None:
+    """Explains an unexpected error that tracekit's own code raised, by its traceback `where`, while
+    it used the rows of `name`. Errors of the user's own code stay as they are.
+
+    Raises:
+        TracekitError: when the rows contradict each other, tracekit has a mistake, or a file cannot
+            be read any more.
+    """
+    is_surprise = isinstance(error, _SURPRISES) and not isinstance(error, TracekitError | OSError)
+    modules = (str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(where))
+    if not is_surprise or all(each.partition(".")[0] != _PACKAGE for each in modules):
+        return
+    reason = file_trouble(error) or (
+        "its rows contradict each other, or tracekit made a mistake "
+        f"({first_line(error)}): load its traces again"
     )
-
-
-def fingerprints(reader: Session) -> dict[str, tuple[int, int]]:
-    """For each table of events or facts: the number of its rows, and the sum of their hashes."""
-    _, names = reader.fetch("SELECT table_name FROM duckdb_tables() WHERE NOT internal")
-    found = {}
-    for (name,) in names:
-        if name not in _NOT_OF_TRACES:
-            (row,) = reader.fetch(f"SELECT count(*), coalesce(sum(hash(t)), 0) FROM {name} AS t")[1]
-            found[name] = row
-    return found
+    raise TracekitError(f"{name}: {reason}") from error
 
 
 def require_traces(connection: duckdb.DuckDBPyConnection, database: str, name: str) -> None:

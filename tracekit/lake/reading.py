@@ -10,9 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from traceback import walk_tb
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -21,8 +19,8 @@ from tracekit.database.catalog import Query, Value
 from tracekit.database.connection import connect
 from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spilling
 from tracekit.database.session import Session
-from tracekit.database.stored import SURPRISES, Vocabulary
-from tracekit.errors import TracekitError, explained, file_trouble, first_line, reason_of
+from tracekit.database.stored import Vocabulary
+from tracekit.errors import TracekitError, explained, reason_of
 from tracekit.files import work_folder
 from tracekit.ingest.hardware import peaks, record_peaks
 from tracekit.ingest.resources import Resources
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 _OUTSIDE_QUERIES_MB = 200
 # Above this many rows of one rank, export instead of asking.
 MOST_ROWS = 100_000
-_PACKAGE = str(Path(__file__).parents[1])
 
 
 def require_lake(root: str) -> Storage:
@@ -94,6 +91,8 @@ def selected_parts(where: Selection) -> list[LakeRun]:
 class Lake(Session):
     """The traces of a lake, or of a part of it, as one database."""
 
+    is_untrusted = True
+
     def __init__(self, name: str, parts: Sequence[LakeRun], resources: Resources) -> None:
         with explained(f"{parts[0].root}: the lake cannot be read", duckdb.Error):
             connection, bound, vocabulary = _connected(parts, resources)
@@ -107,19 +106,6 @@ class Lake(Session):
     def inputs(self) -> Iterable[str | Path]:
         roots = {part.root for part in self.parts}
         return (path for root in roots for path in local_files(Storage(root)))
-
-    def __exit__(self, *raised: Any) -> None:
-        """Closes the lake. An error that tracekit's own code raised in the block means that rows
-        contradict each other, or that the code has a mistake."""
-        super().__exit__(*raised)
-        _, error, where = raised
-        if isinstance(error, duckdb.Error) and (trouble := file_trouble(error)):
-            raise TracekitError(f"{self.name}: {trouble}") from error
-        if isinstance(error, (*SURPRISES, RecursionError, duckdb.Error)) and _is_own(where):
-            raise TracekitError(
-                f"{self.name}: its rows contradict each other, or tracekit made a mistake: "
-                f"{first_line(error)}"
-            ) from error
 
     def sql_of(self, question: Query, given: Mapping[str, Value]) -> str:
         answer = stored_answer_sql(question, given) if self.judges_as_stored else None
@@ -150,12 +136,6 @@ class Lake(Session):
                 yield lake
         else:
             yield self
-
-
-def _is_own(where: TracebackType | None) -> bool:
-    """Whether tracekit's own code raised an error, and not only its caller's."""
-    frames = (frame for frame, _ in walk_tb(where))
-    return any(each.f_code.co_filename.startswith(_PACKAGE) for each in frames)
 
 
 def open_lake(paths: str | Iterable[str], resources: Resources | None = None) -> Lake:

@@ -14,7 +14,7 @@ import polars as pl
 from tracekit.advice.model import remedy_of
 from tracekit.database import catalog
 from tracekit.database.session import Session
-from tracekit.errors import TracekitError
+from tracekit.errors import NoAttributeError, TracekitError
 from tracekit.evidence.model import Window
 from tracekit.reporters.html.figure import Figure, without_empty
 from tracekit.reporters.html.page import Part, View, part_of, told_view
@@ -186,7 +186,7 @@ class Plots:
 
     def __getattr__(self, name: str) -> Callable[..., altair.TopLevelMixin]:
         if name not in _FIGURES:
-            raise AttributeError(f"no figure has the name {name!r}: {', '.join(_FIGURES)}")
+            raise NoAttributeError(f"no figure has the name {name!r}: {', '.join(_FIGURES)}")
 
         def plot(
             trace: int | None = None,
