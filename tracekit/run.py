@@ -197,7 +197,7 @@ class Database:
 
         chosen = self.session.only(trace)
         require_times(self.session, chosen)
-        with self.session.among_all() as whole:
+        with self.session.with_all_ranks() as whole:
             found = examine(whole, chosen, window, thresholds, combine=True)
         if found.fixes is None:
             reason = "; ".join(found.analysis.verdict.why) or "it has no events that last"

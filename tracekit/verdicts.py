@@ -28,7 +28,7 @@ def verdicts(
     if others := [each for each in chosen if each not in found]:
         from tracekit.examine import examine_all
 
-        with database.among_all() as whole:
+        with database.with_all_ranks() as whole:
             examined = examine_all(whole, others, window, thresholds)
         found |= zip(others, examined, strict=True)
     return [found[each] for each in chosen]
@@ -60,7 +60,7 @@ def stored_verdicts(
         return {
             trace_id: read(text)
             for trace_id, text, by in rows
-            if by == judged_by(database.context_of(trace_id)) or trace_id in database.settled
+            if by == judged_by(database.context_of(trace_id)) or trace_id in database.without_events
         }
 
 
@@ -77,7 +77,7 @@ def verdict_together(
     runs = {rank.run for rank in getattr(database, "ranks", ())}
     if len(runs) > 1:
         return analyses, None, "these are several runs: choose one, as LAKE/run=NAME"
-    if unread := database.settled:
+    if unread := database.without_events:
         return analyses, None, f"another version of tracekit wrote {len(unread):,} of the ranks"
     from tracekit.verdict.run_verdict import judge_run
     from tracekit.verdict.run_words import with_waits

@@ -113,7 +113,7 @@ def test_only_errors_of_tracekits_own_code_are_blamed_on_rows(changed):
     calls = (
         lambda run: run.no_such_question, lambda run: run.plot.no_such_figure,
         lambda run: tracekit.no_such_name, lambda run: run.top_kernels(1, 2, 3),
-        lambda run: run.session.once(0, io.BytesIO().fileno),
+        lambda run: run.session.memoized(0, io.BytesIO().fileno),
     )  # fmt: skip
     for call in calls:
         kinds = (AttributeError, TypeError, OSError)

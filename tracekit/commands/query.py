@@ -64,7 +64,7 @@ def query(
         [each.strip() for each in columns.split(",")] if columns else []
     )
     with request.open(source) as run:
-        variables = run.session.of_own(question, parameters)
+        variables = run.session.for_main_trace(question, parameters)
         if isinstance(trace := variables.get("trace"), int):
             run.session.only(trace)
         statement = run.session.shown_sql(question, variables)

@@ -108,7 +108,7 @@ class Session:
 
     def _query(self, name: str, parameters: Mapping[str, Value]) -> polars.DataFrame:
         question = catalog.query(name)
-        given = self.of_own(question, parameters)
+        given = self.for_main_trace(question, parameters)
         with self.checked(question):
             return self.frame(self._judging_sql(self.shown_sql(question, given)), given)
 
@@ -177,7 +177,7 @@ class Session:
         """The SQL for people to read: if there are several runs, it also names the run."""
         return self.sql_of(question, given)
 
-    def of_own(self, question: Query, parameters: Mapping[str, Value]) -> dict[str, Value]:
+    def for_main_trace(self, question: Query, parameters: Mapping[str, Value]) -> dict[str, Value]:
         """The checked parameters of a question. If they do not name a trace, and all other traces
         were loaded only to help with one, the question is about that one."""
         given = question.check_parameters(parameters)
@@ -250,11 +250,11 @@ class Session:
         (holds,) = self.fetch(f"SELECT {asked} FROM slice_label")[1]
         return {each for each, may in zip(conditions, holds, strict=True) if may}
 
-    def once(self, key: Any, make: Callable[[], T]) -> T:
+    def memoized(self, key: Any, make: Callable[[], T]) -> T:
         """The result of `make`; while traces are asked about together, its first result for this
         key."""
         shared = self._shared
-        return shared.once(key, make) if shared is not None and shared.together else make()
+        return shared.memoized(key, make) if shared is not None and shared.together else make()
 
     def arrays(
         self, name: str, columns: Sequence[str] = (), *, in_order: bool = True, **parameters: Value
@@ -328,7 +328,7 @@ class Session:
         """The trace_ids of the loaded traces, ascending, without those of captures that were loaded
         for others: they tell what graphs run, and nobody asks how fast a capture was."""
         query = "SELECT trace_id, path FROM trace ORDER BY trace_id"
-        asked = rows = self.once(query, lambda: self.fetch(query)[1])
+        asked = rows = self.memoized(query, lambda: self.fetch(query)[1])
         if len(rows) > 1:
             from tracekit.trace.beside import is_of_capture
 
@@ -340,7 +340,7 @@ class Session:
         return self.trace_ids()
 
     @property
-    def settled(self) -> frozenset[int]:
+    def without_events(self) -> frozenset[int]:
         """Traces that cannot be judged again: only their stored verdicts are here."""
         return frozenset()
 
@@ -350,7 +350,7 @@ class Session:
         Raises:
             TracekitError: when only its figures, verdicts and stored answers can.
         """
-        if trace_id in self.settled:
+        if trace_id in self.without_events:
             raise TracekitError(
                 f"{self.name}: trace {trace_id} was added by another version of tracekit, and its "
                 "events cannot be read: run `tracekit lake add` on it again"
@@ -361,7 +361,7 @@ class Session:
         return ""
 
     @contextmanager
-    def among_all(self) -> Iterator[Session]:
+    def with_all_ranks(self) -> Iterator[Session]:
         """The session, or one that also has the other ranks of the run."""
         yield self
 

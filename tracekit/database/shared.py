@@ -53,9 +53,9 @@ class Shared:
         """The rows about one trace or all."""
         asked, chosen = self._split(name, parameters)
         key = ("rows", name, *asked.items())
-        found = self.once(key, lambda: self._ask(name, asked))
+        found = self.memoized(key, lambda: self._ask(name, asked))
         if _TRACE in chosen:
-            by_trace = self.once(("by trace", *key), lambda: _by_trace(found, _TRACE))
+            by_trace = self.memoized(("by trace", *key), lambda: _by_trace(found, _TRACE))
             found = by_trace[chosen[_TRACE]]
         # Copied: callers may modify rows.
         return [dict(row) for row in found[: chosen.get("top")]]
@@ -63,7 +63,7 @@ class Shared:
     def frame(self, name: str, parameters: Mapping[str, Value]) -> polars.DataFrame:
         """The same as a frame."""
         asked, chosen = self._split(name, parameters)
-        found = self.once(("frame", name, *asked.items()), lambda: self._frame(name, asked))
+        found = self.memoized(("frame", name, *asked.items()), lambda: self._frame(name, asked))
         if _TRACE in chosen:
             found = found.filter(trace_id=chosen[_TRACE])
         return found.head(chosen["top"]) if "top" in chosen else found
@@ -79,7 +79,7 @@ class Shared:
         top = chosen.get("top")
         asked = tuple(dict.fromkeys((_TRACE, *columns))) if _TRACE in chosen else columns
         key = ("arrays", name, asked, *others.items())
-        found = self.once(key, lambda: self._arrays(name, asked, others))
+        found = self.memoized(key, lambda: self._arrays(name, asked, others))
         if _TRACE not in chosen:
             return {column: values[:top].copy() for column, values in found.items()}
         own = np.flatnonzero(np.ma.filled(found[_TRACE], -1) == chosen[_TRACE])[:top]
@@ -94,10 +94,10 @@ class Shared:
         self, query: str, trace_id: int, ask: Callable[[], list[tuple[Any, ...]]]
     ) -> list[tuple[Any, ...]]:
         """The rows that begin with a trace_id, without that column."""
-        found = self.once(query, lambda: _by_trace(ask(), 0))
+        found = self.memoized(query, lambda: _by_trace(ask(), 0))
         return [row[1:] for row in found[trace_id]]
 
-    def once(self, key: Any, make: Callable[[], T]) -> T:
+    def memoized(self, key: Any, make: Callable[[], T]) -> T:
         """The first result of `make` for this key."""
         with self._making:
             lock = self._locks[key]

@@ -123,14 +123,14 @@ class Lake(Session):
         return [rank.trace_id for rank in self.ranks]
 
     @property
-    def settled(self) -> frozenset[int]:
+    def without_events(self) -> frozenset[int]:
         return frozenset(each.trace_id for each in self.ranks if each.tables != catalog.FORMAT)
 
     def context_of(self, trace_id: int) -> str:
         return self._contexts[trace_id]
 
     @contextmanager
-    def among_all(self) -> Iterator[Session]:
+    def with_all_ranks(self) -> Iterator[Session]:
         if len(self.parts) == 1 and (whole := self.parts[0].whole):
             with open_parts([whole], self.resources, self.name) as lake:
                 yield lake

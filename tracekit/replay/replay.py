@@ -46,7 +46,7 @@ class Replay:
         self.database = database
         self.trace_id = trace_id
         self.thresholds = thresholds or Thresholds()
-        self.graph = database.once(
+        self.graph = database.memoized(
             ("graph", trace_id, self.thresholds), lambda: build(database, trace_id, self.thresholds)
         )
         self.steps: MarkedWindows = steps_of(database, trace_id, self.graph)
