@@ -40,12 +40,11 @@ class _NeedsMemoryError(TracekitError):
 class Selects:
     """SELECTs on one connection, to the database that messages call `name()`.
 
-    `add_names` creates the views and macros that SQL mentions, if some are missing. `more_memory`
-    allows more memory for one that needs it, if it returns True.
+    The statement `first()` runs before each one. `add_names` creates the views and macros that SQL
+    mentions, if some are missing. `more_memory` allows more memory for one that needs it, if it
+    returns True.
     """
 
-    first: str | None = None
-    """A statement that runs before each SELECT."""
     # The number of running queries on all databases of this process: a file may be open twice.
     _running: ClassVar[int] = 0
 
@@ -53,10 +52,12 @@ class Selects:
         self,
         connection: duckdb.DuckDBPyConnection,
         name: Callable[[], str],
+        first: Callable[[], str | None],
         add_names: Callable[[str], object] | None,
         more_memory: Callable[[], bool] | None,
     ) -> None:
         self._connection, self._name, self._process = connection, name, os.getpid()
+        self._first = first
         self._more_memory = more_memory or bool
         self._add_names = add_names or str
         self._resident_bytes = 0
@@ -95,8 +96,8 @@ class Selects:
         try:
             cursor = self._connection.cursor()
             try:
-                if self.first is not None:
-                    cursor.execute(self.first)
+                if (first := self._first()) is not None:
+                    cursor.execute(first)
                 for name, value in variables.items():
                     cursor.execute(f'SET VARIABLE "{name}" = $value', {"value": value})
                 cursor.execute("BEGIN TRANSACTION READ ONLY")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
@@ -11,11 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import duckdb
+from msgspec.structs import replace
 
 from tracekit.database import catalog, constants, stored
 from tracekit.database.catalog import Query, Value
 from tracekit.database.interrupt import interruptible, work_is_left_running
 from tracekit.database.selects import Selects
+from tracekit.database.shared import ARRAYS, DICTS, FRAME, Form, Shared, fetched, grouped
 from tracekit.errors import TracekitError
 from tracekit.thresholds import Thresholds
 
@@ -23,12 +24,8 @@ if TYPE_CHECKING:
     import numpy
     import polars
 
-    from tracekit.database.shared import Shared
-
 T = TypeVar("T")
 
-# The order of a query's result, on its last lines.
-_ORDER = re.compile(r"\nORDER BY [^()]*\Z")
 # Above this many events in one trace, or in all together, saving memory is worth some time. Answers
 # about all traces at once take about 1 kB per event.
 _MANY_EVENTS = 500_000
@@ -59,14 +56,17 @@ class Session:
     ) -> None:
         """`add_names` and `more_memory` are those of `Selects`."""
         self._connection = connection
-        self._selects = Selects(connection, lambda: self.name, add_names, more_memory)
+        self._selects = Selects(
+            connection, lambda: self.name, self._before_each, add_names, more_memory
+        )
         self.name = name
         self.notes: Sequence[str] = ()
         """Notes for the user on what is missing here."""
         self._inputs = inputs
         self._shared: Shared | None = None
-        self._judged = constants.judging(Thresholds())
-        # The queries whose conditions hold, by thresholds.
+        self.thresholds = Thresholds()
+        """Those by which questions judge: `judging` changes them."""
+        # The queries whose conditions hold, by the statement that sets the thresholds.
         self._possible: dict[str, set[str]] = {}
 
     def __enter__(self) -> Self:
@@ -95,8 +95,10 @@ class Session:
             TracekitError: when the SQL is wrong, does more than read, or takes longer than
                 `timeout_s`.
         """
+        from tracekit.database.frames import frame_of
+
         self.require_select(query)
-        return self.frame(query, {}, timeout_s=timeout_s)
+        return self.stream(query, {}, frame_of, timeout_s)
 
     def query(self, name: str, **parameters: Value) -> polars.DataFrame:
         """The rows of the named query (`tracekit query --list` shows all), as a Polars frame.
@@ -104,13 +106,8 @@ class Session:
         Raises:
             TracekitError: when there is no such query or parameter.
         """
-        return (self._shared.frame if self._shared else self._query)(name, parameters)
-
-    def _query(self, name: str, parameters: Mapping[str, Value]) -> polars.DataFrame:
         question = catalog.query(name)
-        given = self.for_main_trace(question, parameters)
-        with self.checked(question):
-            return self.frame(self._judging_sql(self.shown_sql(question, given)), given)
+        return self._answer(question, question.check_parameters(parameters), FRAME)
 
     def connection(self) -> duckdb.DuckDBPyConnection:
         """A DuckDB connection to the tables and views, for tools that take one, such as the SQL
@@ -157,16 +154,23 @@ class Session:
         Raises:
             TracekitError: for an unknown query or parameter.
         """
-        return (self._shared.rows if self._shared else self._ask)(name, parameters)
-
-    def _ask(self, name: str, parameters: Mapping[str, Value]) -> list[dict[str, Any]]:
         question = catalog.query(name)
         given = question.check_parameters(parameters)
-        if not self.is_possible(question.name):
-            return []
+        return self._answer(question, given, DICTS) if self.is_possible(question.name) else []
+
+    def _answer(self, question: Query, given: Mapping[str, Value], as_: Form[T]) -> T:
+        """The answer to a question with checked parameters, shared while answers are."""
+        if self._shared is None:
+            return self._asked(question, given, as_)
+        return self._shared.answer(question, given, as_, self._asked)
+
+    def _asked(self, question: Query, given: Mapping[str, Value], as_: Form[T]) -> T:
+        if as_.is_for_people:
+            given = self.for_main_trace(question, given)
+        own = (self.shown_sql if as_.is_for_people else self.sql_of)(question, given)
+        sql = as_.sql(constants.with_thresholds(own) if self.judges_as_stored else own)
         with self.checked(question):
-            columns, rows = self.fetch(self._judging_sql(self.sql_of(question, given)), given)
-        return [dict(zip(columns, row, strict=True)) for row in rows]
+            return self._selects.run(sql, lambda cursor: as_.take(cursor, sql), given)
 
     def sql_of(self, question: Query, given: Mapping[str, Value]) -> str:
         """The SQL that answers a named question with these parameters: the question's own SQL,
@@ -211,19 +215,16 @@ class Session:
         Raises:
             TracekitError: when the SQL is wrong or needs more memory than is allowed.
         """
-
-        def rows(cursor: duckdb.DuckDBPyConnection) -> tuple[list[str], list[tuple[Any, ...]]]:
-            answer = cursor.execute(query)
-            return [column[0] for column in answer.description or ()], answer.fetchall()
-
-        return self._selects.run(query, rows, variables or {})
+        return self._selects.run(query, lambda cursor: fetched(cursor, query), variables or {})
 
     def rows_of_trace(self, query: str, trace_id: int) -> list[tuple[Any, ...]]:
         """The rows of one SELECT that are about one trace, without their first column, which is
         the trace_id; in any order."""
         if self._shared is not None and self._shared.together:
-            return self._shared.rows_of_trace(query, trace_id, lambda: self.fetch(query)[1])
-        rows = self.fetch(f"FROM ({query}) WHERE trace_id = {trace_id:d}")[1]
+            by_trace = self.memoized(query, lambda: grouped(self.fetch(query)[1], 0))
+            rows = by_trace[trace_id]
+        else:
+            rows = self.fetch(f"FROM ({query}) WHERE trace_id = {trace_id:d}")[1]
         return [row[1:] for row in rows]
 
     def is_possible(self, name: str) -> bool:
@@ -232,14 +233,16 @@ class Session:
         conditions = catalog.conditions()
         if name not in conditions:
             return True
-        if self._judged not in self._possible:
+        judged = constants.judging(self.thresholds)
+        if judged not in self._possible:
             own = {each: sql for each, sql in conditions.items() if not catalog.plugin_of(each)}
-            self._possible[self._judged] = self._holding(own)
+            possible = self._holding(own)
             for each in conditions.keys() - own.keys():
                 if plugin := catalog.plugin_of(each):
                     with plugin.leaving_out(f"{each}, whose condition is wrong,"):
-                        self._possible[self._judged] |= self._holding({each: conditions[each]})
-        return name in self._possible[self._judged]
+                        possible |= self._holding({each: conditions[each]})
+            self._possible[judged] = possible
+        return name in self._possible[judged]
 
     def _holding(self, conditions: Mapping[str, str]) -> set[str]:
         """The names of these conditions that hold."""
@@ -265,28 +268,10 @@ class Session:
         Raises:
             TracekitError: for an unknown query or parameter.
         """
-        columns = tuple(columns or (column.name for column in catalog.query(name).columns))
-        found = self._shared.arrays(name, columns, parameters) if self._shared else None
-        return found or self._arrays(name, columns, parameters, in_order=in_order)
-
-    def _arrays(
-        self,
-        name: str,
-        columns: Sequence[str],
-        parameters: Mapping[str, Value],
-        *,
-        in_order: bool = True,
-    ) -> dict[str, numpy.ndarray]:
         question = catalog.query(name)
-        wanted = ", ".join(
-            f"{constants.cause_number(column)} AS cause" if column == "cause" else column
-            for column in columns
-        )
-        rows = question.sql if in_order else _ORDER.sub("", question.sql)
-        sql = f"SELECT {wanted} FROM ({self._judging_sql(rows)})"
         given = question.check_parameters(parameters)
-        with self.checked(question):
-            found = self._selects.run(sql, lambda cursor: cursor.execute(sql).fetchnumpy(), given)
+        wanted = tuple(columns or (column.name for column in question.columns))
+        found = self._answer(question, given, replace(ARRAYS, columns=wanted, in_order=in_order))
         self.give_back_memory()
         return found
 
@@ -315,14 +300,6 @@ class Session:
         return self._selects.run(
             query, lambda cursor: take(cursor.sql(query)), variables, timeout_s
         )
-
-    def frame(
-        self, query: str, variables: Mapping[str, Value], *, timeout_s: float | None = None
-    ) -> polars.DataFrame:
-        """The rows of one SELECT, which may read `variables`, as a Polars frame."""
-        from tracekit.database.frames import frame_of
-
-        return self.stream(query, variables, frame_of, timeout_s)
 
     def trace_ids(self) -> list[int]:
         """The trace_ids of the loaded traces, ascending, without those of captures that were loaded
@@ -368,31 +345,24 @@ class Session:
     @contextmanager
     def judging(self, thresholds: Thresholds) -> Iterator[None]:
         """While the block runs, questions judge by these thresholds. Blocks may be nested."""
-        judged = constants.judging(thresholds)
-        if judged == self._judged:
-            yield
-            return
-        before = self._judged, self._shared
-        # Shared answers were made by other thresholds.
-        self._judged = judged
-        if self._shared is not None:
-            self._shared = self._share(self._shared.together)
-        self._selects.first = None if self.judges_as_stored else judged
+        before = self.thresholds, self._shared
+        self.thresholds = thresholds
+        if constants.judging(thresholds) != constants.judging(before[0]) and self._shared:
+            # Shared answers were made by other thresholds.
+            self._shared = Shared(self._shared.together)
         try:
             yield
         finally:
-            self._judged, self._shared = before
-            self._selects.first = None if self.judges_as_stored else self._judged
-
-    def _judging_sql(self, sql: str) -> str:
-        """The SQL with thresholds as numbers, which is planned faster; unchanged if other
-        thresholds apply."""
-        return constants.with_thresholds(sql) if self.judges_as_stored else sql
+            self.thresholds, self._shared = before
 
     @property
     def judges_as_stored(self) -> bool:
         """Whether the current thresholds are those of the stored answers."""
-        return self._judged == constants.judging(Thresholds())
+        return constants.judging(self.thresholds) == constants.judging(Thresholds())
+
+    def _before_each(self) -> str | None:
+        """The statement that makes a cursor judge by the current thresholds, if it has to."""
+        return None if self.judges_as_stored else constants.judging(self.thresholds)
 
     @contextmanager
     def sharing(self, *, together: bool = True) -> Iterator[None]:
@@ -404,16 +374,11 @@ class Session:
         if is_idle or self.is_large or (before is not None and before.together >= together):
             yield
             return
-        self._shared = self._share(together)
+        self._shared = Shared(together)
         try:
             yield
         finally:
             self._shared = before
-
-    def _share(self, together: bool) -> Shared:
-        from tracekit.database.shared import Shared
-
-        return Shared(together, self._ask, self._query, self._arrays)
 
     def require_select(self, query: str) -> None:
         """Checks that SQL from a user only reads.

@@ -1,4 +1,5 @@
-"""Answers that are shared: each question is asked once, about all traces of a database at once.
+"""Answers in three forms, and answers that are shared: each question is asked once, about all
+traces of a database at once.
 
 For a small trace, DuckDB takes longer to plan a question than to answer it. So a question about the
 ranks of a run is planned once, and answered for all of them together.
@@ -6,19 +7,24 @@ ranks of a run is planned once, and answered for all of them together.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-import numpy as np
-from numpy.typing import NDArray
+from msgspec import Struct
+from msgspec.structs import replace
 
-from tracekit.database import catalog
+from tracekit.database import catalog, constants
 from tracekit.database.catalog import Query, Value
 
 if TYPE_CHECKING:
+    import duckdb
+    import numpy
     import polars
+
+    _Arrays = dict[str, numpy.ndarray]
 
 T = TypeVar("T")
 R = TypeVar("R", dict[str, Any], tuple[Any, ...])
@@ -26,76 +32,117 @@ _TRACE = "trace_id"
 # Parameters that choose a part of one trace: others would be asked for another part.
 _OF_ONE = ("from_ns", "to_ns", "events", "range")
 _ALL_ROWS = 1 << 30
+# The order of a query's result, on its last lines.
+_ORDER = re.compile(r"\nORDER BY [^()]*\Z")
+
+
+class Form(Struct, Generic[T], frozen=True):
+    """A form of answers: `take` runs the SQL of one, `by_trace` gives its part about each trace_id,
+    and `first` copies its first rows, or all, since callers may modify them."""
+
+    take: Callable[[duckdb.DuckDBPyConnection, str], T]
+    by_trace: Callable[[T], Callable[[int], T]]
+    first: Callable[[T, int | None], T]
+    is_for_people: bool = False
+    columns: tuple[str, ...] = ()
+    """The columns of arrays, which may be large; causes are numbers."""
+    in_order: bool = True
+
+    def sql(self, rows: str) -> str:
+        """The SQL to run for that of a question."""
+        if not self.columns:
+            return rows
+        wanted = ", ".join(
+            f"{constants.cause_number(column)} AS cause" if column == "cause" else column
+            for column in self.columns
+        )
+        return f"SELECT {wanted} FROM ({rows if self.in_order else _ORDER.sub('', rows)})"
+
+
+def fetched(cursor: duckdb.DuckDBPyConnection, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Column names and rows."""
+    answer = cursor.execute(sql)
+    return [column[0] for column in answer.description or ()], answer.fetchall()
+
+
+def _dicts(cursor: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:
+    columns, rows = fetched(cursor, sql)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _frame(cursor: duckdb.DuckDBPyConnection, sql: str) -> polars.DataFrame:
+    from tracekit.database.frames import frame_of
+
+    return frame_of(cursor.sql(sql))
+
+
+def _arrays_by_trace(answer: _Arrays) -> Callable[[int], _Arrays]:
+    import numpy as np
+
+    traces = np.ma.filled(answer[_TRACE], -1)
+
+    def part(trace_id: int) -> _Arrays:
+        own = np.flatnonzero(traces == trace_id)
+        # Rows are in order of the trace, nearly always.
+        is_whole = len(own) and own[-1] - own[0] + 1 == len(own)
+        places: Any = slice(own[0], own[-1] + 1) if is_whole else own
+        return {column: values[places] for column, values in answer.items()}
+
+    return part
+
+
+DICTS: Form[list[dict[str, Any]]] = Form(
+    _dicts,
+    lambda rows: grouped(rows, _TRACE).__getitem__,
+    lambda rows, most: [dict(row) for row in rows[:most]],
+)
+FRAME: Form[polars.DataFrame] = Form(
+    _frame,
+    lambda frame: lambda trace_id: frame.filter(trace_id=trace_id),
+    lambda frame, most: frame if most is None else frame.head(most),
+    is_for_people=True,
+)
+ARRAYS: Form[_Arrays] = Form(
+    lambda cursor, sql: cursor.execute(sql).fetchnumpy(),
+    _arrays_by_trace,
+    lambda found, most: {column: values[:most].copy() for column, values in found.items()},
+)
 
 
 class Shared:
     """The answers so far.
 
-    If all traces are asked about `together`, an answer about one is the rows of that trace in the
-    answer about all; else each trace is asked about alone, once. `ask`, `frame` and `arrays` answer
-    a question with these parameters.
+    With `together`, one query covers all traces, and each trace gets its rows; otherwise each trace
+    is asked about alone, once, and arrays are not kept.
     """
 
-    def __init__(
-        self,
-        together: bool,
-        ask: Callable[[str, Mapping[str, Value]], list[dict[str, Any]]],
-        frame: Callable[[str, Mapping[str, Value]], polars.DataFrame],
-        arrays: Callable[[str, tuple[str, ...], Mapping[str, Value]], dict[str, NDArray[Any]]],
-    ) -> None:
+    def __init__(self, together: bool) -> None:
         self.together = together
-        self._ask, self._frame, self._arrays = ask, frame, arrays
         self._locks: dict[Any, threading.Lock] = defaultdict(threading.Lock)
         self._making = threading.Lock()
         self._answers: dict[Any, Any] = {}
 
-    def rows(self, name: str, parameters: Mapping[str, Value]) -> list[dict[str, Any]]:
-        """The rows about one trace or all."""
-        asked, chosen = self._split(name, parameters)
-        key = ("rows", name, *asked.items())
-        found = self.memoized(key, lambda: self._ask(name, asked))
-        if _TRACE in chosen:
-            by_trace = self.memoized(("by trace", *key), lambda: _by_trace(found, _TRACE))
-            found = by_trace[chosen[_TRACE]]
-        # Copied: callers may modify rows.
-        return [dict(row) for row in found[: chosen.get("top")]]
-
-    def frame(self, name: str, parameters: Mapping[str, Value]) -> polars.DataFrame:
-        """The same as a frame."""
-        asked, chosen = self._split(name, parameters)
-        found = self.memoized(("frame", name, *asked.items()), lambda: self._frame(name, asked))
-        if _TRACE in chosen:
-            found = found.filter(trace_id=chosen[_TRACE])
-        return found.head(chosen["top"]) if "top" in chosen else found
-
-    def arrays(
-        self, name: str, columns: tuple[str, ...], parameters: Mapping[str, Value]
-    ) -> dict[str, NDArray[Any]] | None:
-        """The rows as arrays of these columns. None: they are not shared, since they may be
-        large."""
-        others, chosen = self._split(name, parameters)
-        if not self.together or "trace" in others:
-            return None
-        top = chosen.get("top")
-        asked = tuple(dict.fromkeys((_TRACE, *columns))) if _TRACE in chosen else columns
-        key = ("arrays", name, asked, *others.items())
-        found = self.memoized(key, lambda: self._arrays(name, asked, others))
-        if _TRACE not in chosen:
-            return {column: values[:top].copy() for column, values in found.items()}
-        own = np.flatnonzero(np.ma.filled(found[_TRACE], -1) == chosen[_TRACE])[:top]
-        # Rows are in order of the trace, nearly always.
-        whole = len(own) and own[-1] - own[0] + 1 == len(own)
-        places: Any = slice(own[0], own[-1] + 1) if whole else own
-        # A column may be an expression with an alias.
-        own_columns = found if _TRACE in columns else found.keys() - {_TRACE}
-        return {column: found[column][places].copy() for column in own_columns}
-
-    def rows_of_trace(
-        self, query: str, trace_id: int, ask: Callable[[], list[tuple[Any, ...]]]
-    ) -> list[tuple[Any, ...]]:
-        """The rows that begin with a trace_id, without that column."""
-        found = self.memoized(query, lambda: _by_trace(ask(), 0))
-        return [row[1:] for row in found[trace_id]]
+    def answer(
+        self,
+        question: Query,
+        given: Mapping[str, Value],
+        as_: Form[T],
+        ask: Callable[[Query, Mapping[str, Value], Form[T]], T],
+    ) -> T:
+        """The answer about one trace or all; `ask` answers a question that was not asked yet."""
+        asked, trace_id, most = self._split(question, given)
+        if as_.columns and (not self.together or "trace" in asked):
+            return ask(question, given, as_)
+        is_added = trace_id is not None and as_.columns and _TRACE not in as_.columns
+        form = replace(as_, columns=as_.columns + (_TRACE,) * bool(is_added), in_order=True)
+        key = (form, question.name, *asked.items())
+        found = self.memoized(key, lambda: ask(question, asked, form))
+        if trace_id is not None:
+            found = self.memoized(("by trace", *key), lambda: as_.by_trace(found))(trace_id)
+        found = as_.first(found, most)
+        if is_added:
+            cast("_Arrays", found).pop(_TRACE)
+        return found
 
     def memoized(self, key: Any, make: Callable[[], T]) -> T:
         """The first result of `make` for this key."""
@@ -108,21 +155,21 @@ class Shared:
             return answer
 
     def _split(
-        self, name: str, parameters: Mapping[str, Value]
-    ) -> tuple[dict[str, Value], dict[str, Any]]:
+        self, question: Query, given: Mapping[str, Value]
+    ) -> tuple[dict[str, Value], Any, Any]:
         """The parameters to ask with, so that callers share the answer, and the trace_id and the
         number of rows (`top`) to choose from it."""
-        question = catalog.query(name)
-        asked = question.check_parameters(parameters)
-        chosen: dict[str, Any] = {}
+        asked = dict(given)
+        trace_id = most = None
         if self.together and is_about_each(question, asked):
-            chosen[_TRACE] = asked.pop("trace")
+            trace_id = asked.pop("trace")
         if self.together and asked.get("top") is not None and catalog.limits_rows(question):
-            chosen["top"], asked["top"] = asked["top"], _ALL_ROWS
-        return {each: value for each, value in asked.items() if value is not None}, chosen
+            most, asked["top"] = asked["top"], _ALL_ROWS
+        return {each: value for each, value in asked.items() if value is not None}, trace_id, most
 
 
-def _by_trace(rows: Iterable[R], column: Any) -> dict[Any, list[R]]:
+def grouped(rows: Iterable[R], column: Any) -> dict[Any, list[R]]:
+    """The rows by their value in a column; for other values, no rows."""
     found: dict[Any, list[R]] = defaultdict(list)
     for row in rows:
         found[row[column]].append(row)

@@ -17,6 +17,7 @@ import duckdb
 from tracekit.database import catalog, stored
 from tracekit.database.catalog import Query, Value
 from tracekit.database.connection import connect
+from tracekit.database.frames import frame_of
 from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spilling
 from tracekit.database.session import Session
 from tracekit.database.stored import Vocabulary
@@ -207,7 +208,7 @@ def _answer(
     asked = catalog.query(question)
     with open_parts([part], resources) as opened, opened.checked(asked):
         sql = opened.shown_sql(asked, given)
-        frame = opened.frame(f"SELECT * FROM ({sql}) LIMIT {MOST_ROWS + 1}", given)
+        frame = opened.stream(f"SELECT * FROM ({sql}) LIMIT {MOST_ROWS + 1}", given, frame_of)
     if frame.height > MOST_ROWS:
         raise TracekitError(f"{question}: the answer of one rank has more than {MOST_ROWS:,} rows")
     written = io.BytesIO()

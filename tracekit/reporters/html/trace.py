@@ -165,7 +165,7 @@ class Snapshot(Subject):
 
 def _snapshot_view(subject: Snapshot) -> View:
     sql = "SELECT path, metadata FROM trace WHERE trace_id = getvariable('trace')"
-    path, metadata = subject.database.frame(sql, {"trace": subject.trace_id}).row(0)
+    ((path, metadata),) = subject.database.fetch(sql, {"trace": subject.trace_id})[1]
     allocator = json.loads(metadata).get("memory_snapshot", {}).get("allocator_settings") or {}
     settings = allocator.get("PYTORCH_CUDA_ALLOC_CONF")
     about = f"PYTORCH_CUDA_ALLOC_CONF={settings}" if settings else ""
