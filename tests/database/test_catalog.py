@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import tracekit
-from tracekit.database import catalog, constants, facts
+from tracekit.database import catalog, constants, facts, packaged
 from tracekit.database.remedies import all_remedies
 from tracekit.opening import _ASKS_VERDICTS
 
@@ -22,6 +22,12 @@ def with_vocabulary(sql: str) -> str:
         words = {word for each in new for word in re.findall(r"\w+", each)}
         new = {catalog.vocabulary()[each] for each in words & catalog.vocabulary().keys()} - used
     return "\n".join(used)
+
+
+def test_every_sql_and_csv_file_is_read():
+    files = [*packaged.root().glob("*.csv"), *packaged.root().glob("*/*.[sc][qs][lv]")]
+    whole = {each.relative_to(packaged.root()).as_posix(): each.read_text() for each in files}
+    assert packaged.texts() == whole
 
 
 def test_every_query_file_documents_itself():
