@@ -84,7 +84,7 @@ def examine(
         TracekitError: the trace has no such window, or its events cannot be read.
     """
     database.require_events(trace_id)
-    judging = thresholds or Thresholds()
+    judging = thresholds or database.thresholds
     with database.judging(judging), stage(f"judging trace {trace_id}"):
         return _Examiner(database, trace_id, judging).examine(window, combine, keep_replays)
 

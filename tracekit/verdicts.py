@@ -46,7 +46,7 @@ def stored_verdicts(
     Raises:
         TracekitError: a stored verdict cannot be read.
     """
-    if window is not None or thresholds not in (None, Thresholds()):
+    if window is not None or (thresholds or database.thresholds) != Thresholds():
         return {}
     stored = "SELECT trace_id, analysis, judged_by FROM verdict WHERE is_main"
     if trace is not None:

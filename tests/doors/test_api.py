@@ -13,6 +13,7 @@ from tests.kit.processes import ran
 from tests.kit.programs import random_program
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
+from tracekit.thresholds import Thresholds
 
 EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1), traces.gpu_op(20, 5, name="second")]
 
@@ -61,6 +62,16 @@ def test_names_and_questions_can_be_listed(run):
     assert all(hasattr(run, name) for name in listed if name != "plot")
     found = run.questions("graph")
     assert found.columns == ["name", "topic", "question"] and "graph_replays" in found["name"]
+
+
+def test_the_thresholds_of_a_session_hold_where_no_others_are_given(judged):
+    other = Thresholds().updated(["named_gain=0.5"])
+    with tracekit.open_database(judged) as run:
+        usual, expected = run.verdict().as_dict(), run.verdict(thresholds=other).as_dict()
+        assert usual != expected
+        with run.session.judging(other):
+            assert run.verdict().as_dict() == expected
+        assert run.verdict().as_dict() == usual
 
 
 def test_questions_are_methods_with_a_signature_and_help(run):

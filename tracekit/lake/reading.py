@@ -133,7 +133,8 @@ class Lake(Session):
     @contextmanager
     def with_all_ranks(self) -> Iterator[Session]:
         if len(self.parts) == 1 and (whole := self.parts[0].whole):
-            with open_parts([whole], self.resources, self.name) as lake:
+            opened = open_parts([whole], self.resources, self.name)
+            with opened as lake, lake.judging(self.thresholds):
                 yield lake
         else:
             yield self

@@ -45,7 +45,7 @@ class Replay:
     ) -> None:
         self.database = database
         self.trace_id = trace_id
-        self.thresholds = thresholds or Thresholds()
+        self.thresholds = thresholds or database.thresholds
         self.graph = database.memoized(
             ("graph", trace_id, self.thresholds), lambda: build(database, trace_id, self.thresholds)
         )

@@ -131,7 +131,7 @@ def what_if(
             window, or it has no events with a time.
     """
     require_times(database, trace_id)
-    judging = thresholds or Thresholds()
+    judging = thresholds or database.thresholds
     with database.judging(judging), stage("replaying"):
         ranges, at = (window and range_of(database, trace_id, window)) or (None, None)
         replay = Replay(database, trace_id, judging, ranges)
@@ -184,7 +184,7 @@ def what_if_run(
         raise TracekitError(
             f"{database.name}: the traces are not one run, so choose one (--trace-id): {reason}"
         )
-    judging = database.judging(thresholds or Thresholds())
+    judging = database.judging(thresholds or database.thresholds)
     with judging, database.sharing(), stage("replaying all ranks together"):
         joined = RankReplay(database, replayable(database), thresholds)
         if joined.doubt:

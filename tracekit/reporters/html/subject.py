@@ -147,7 +147,7 @@ class Subject(PageSubject):
 
     @cached_property
     def judgement(self) -> Replayed:
-        database, judging = self.database, self._thresholds
+        database, judging = self.database, self._thresholds or self.database.thresholds
         stored = stored_verdicts(database, self.trace_id, self._window, judging)
         if stored:
             [analysis] = stored.values()
