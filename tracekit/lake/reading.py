@@ -17,7 +17,6 @@ import duckdb
 from tracekit.database import catalog, stored
 from tracekit.database.catalog import Query, Value
 from tracekit.database.connection import connect
-from tracekit.database.frames import frame_of
 from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spilling
 from tracekit.database.session import Session
 from tracekit.database.stored import Vocabulary
@@ -206,6 +205,8 @@ def _answer(
     question: str, given: Mapping[str, Value], resources: Resources, part: LakeRun
 ) -> tuple[int, bytes]:
     """The answer of one rank, with its run and rank: the number of rows, and these as Parquet."""
+    from tracekit.database.frames import frame_of
+
     asked = catalog.query(question)
     with open_parts([part], resources) as opened, opened.checked(asked):
         sql = opened.shown_sql(asked, given)
