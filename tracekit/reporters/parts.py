@@ -13,8 +13,7 @@ from tracekit.evidence.model import Period
 from tracekit.reporters import colours
 from tracekit.text import duration
 from tracekit.verdict.model import Analysis, Verdict
-from tracekit.verdict.once import is_hardly_once, is_partly_once
-from tracekit.verdict.regime import split_bound
+from tracekit.verdict.regime import is_hardly_once, is_partly_once, split_bound
 
 ONCE = "What happened once (its whole time)"
 # What gains leave out of the window.

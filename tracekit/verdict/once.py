@@ -149,20 +149,6 @@ def without_rank_wait(evidence: Evidence) -> Evidence:
     )
 
 
-def is_partly_once(judged: Evidence | Period, thresholds: Thresholds) -> bool:
-    """Whether one-offs take a large part of the window, so that sentences state shares of the
-    rest."""
-    gains = judged.gains
-    return gains is not None and gains.one_offs_ns >= thresholds.small_gain * judged.window.span_ns
-
-
-def is_hardly_once(judged: Evidence | Period, thresholds: Thresholds) -> bool:
-    """Whether one-offs take a part of the window that is small, but shows in its length."""
-    gains, span_ns = judged.gains, judged.window.span_ns
-    least, most = thresholds.named_gain * span_ns, thresholds.small_gain * span_ns
-    return gains is not None and bool(least <= gains.one_offs_ns < most)
-
-
 def once_share(analysis: Analysis, thresholds: Thresholds) -> float:
     """The part of the whole trace that the run's one-offs add to its length; 0 if that is small."""
     whole = next((each for each in analysis.windows if each.window.kind == "trace"), None)

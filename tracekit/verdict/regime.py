@@ -234,6 +234,20 @@ def side_by_time(gpu: Gpu, idle: Idle, gains: Gains) -> str:
     return "host" if waited_ns > steady_busy_ns(gpu, gains) else "device"
 
 
+def is_partly_once(judged: Evidence | Period, thresholds: Thresholds) -> bool:
+    """Whether one-offs take a large part of the window, so that sentences state shares of the
+    rest."""
+    gains = judged.gains
+    return gains is not None and gains.one_offs_ns >= thresholds.small_gain * judged.window.span_ns
+
+
+def is_hardly_once(judged: Evidence | Period, thresholds: Thresholds) -> bool:
+    """Whether one-offs take a part of the window that is small, but shows in its length."""
+    gains, span_ns = judged.gains, judged.window.span_ns
+    least, most = thresholds.named_gain * span_ns, thresholds.small_gain * span_ns
+    return gains is not None and bool(least <= gains.one_offs_ns < most)
+
+
 def guessed_ns(untraced_ns: int, python_ns: int, thresholds: Thresholds) -> int:
     """The time in which nothing was recorded, if that is most of what counts as Python; else 0."""
     is_most = untraced_ns >= thresholds.unrecorded_share * (untraced_ns + python_ns)

@@ -16,7 +16,6 @@ from tracekit.database import catalog, packaged
 from tracekit.evidence.model import Period, Window
 from tracekit.records import parsed, record
 from tracekit.verdict.model import Analysis
-from tracekit.verdict.parts import with_parts
 
 Rows = dict[str, list[dict[str, Any]]]
 # For each part of an analysis: the subject of its numbers, and the question that defines them.
@@ -170,5 +169,9 @@ def read(text: object) -> Analysis:
         raise ValueError("no text")
     value = parsed(text)
     found = record(Analysis, value)
-    # Another version may have written it without them.
-    return found if "parts" in value else with_parts(found, found.limits)
+    if "parts" in value:
+        return found
+    # Another version wrote it without them.
+    from tracekit.verdict.parts import with_parts
+
+    return with_parts(found, found.limits)
