@@ -136,7 +136,7 @@ def sql_in_python() -> dict[str, str]:
     """
     found = {}
     for path in (QUERIES.parent / "tracekit").rglob("*.py"):
-        if path.name in ("constants.py", "names.py") or path.parent.name == "other":
+        if path.name in ("constants.py", "names.py") or path.parent.name in ("other", "readers"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.JoinedStr):
