@@ -181,7 +181,7 @@ _ITSELF.append(_ITSELF)
 
 NO_ANNOTATIONS = [
     (pickle.dumps({1: _Runs()}), "runs nothing that a pickle names"),
-    (pickle.dumps(["a list"]), "no pickle of plain dictionaries"),
+    (pickle.dumps(["a list"]), "a dictionary by node"),
     (pickle.dumps(ANNOTATIONS)[:-9], "is damaged"),
     (b'["a list"]', "a dictionary by node"),
     (b'{"layer": "x"}', "'layer' is not a node's id"),
