@@ -14,7 +14,6 @@ import click
 from tracekit.commands import completion, options
 from tracekit.commands.options import json_option, option, seconds
 from tracekit.errors import TracekitError
-from tracekit.files import named_or_own
 from tracekit.reporters.written import Steps, wrote
 from tracekit.text import counted, duration, shown, size
 from tracekit.workloads import WORKLOADS
@@ -84,6 +83,7 @@ def capture(
     from tracekit.capture.profile import profile_script
     from tracekit.capture.usercode import refuse_unseen_ends
     from tracekit.capture.workload import Options, capture
+    from tracekit.files import named_or_own
 
     is_script = workload.endswith(".py")
     if arguments and not is_script:
@@ -114,6 +114,7 @@ def capture(
 
 def _by_other(profiler: str, program: list[str], output: str | None, how: dict[str, Any]) -> Steps:
     from tracekit.capture.others import record
+    from tracekit.files import named_or_own
 
     written = named_or_own(output, f"{Path(program[0]).stem}.{profiler}.duckdb")
     traces, is_ended = record(profiler, program, written, how)
