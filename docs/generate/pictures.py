@@ -197,11 +197,39 @@ def collectives() -> str:
     )
 
 
+@cache
+def units() -> str:
+    compute, call = DEVICE["compute"], HOST["launch"]
+    return lanes(
+        [
+            (
+                "host thread",
+                [Box(0, 28, "unit 1 on the host", call), Box(28, 56, "unit 2 on the host", call)],
+            ),
+            (
+                "device",
+                [Box(6, 44, "ops of unit 1", compute), Box(44, 82, "ops of unit 2", compute)],
+            ),
+            (
+                "units",
+                [
+                    Box(0, 44, "unit 1", DEVICE["communication"]),
+                    Box(44, 82, "unit 2", DEVICE["communication"]),
+                ],
+            ),
+        ],
+        "A sketch. The host leaves unit 1 long before the device has finished its ops. Unit 2 "
+        "begins when the device has, and is complete when the device has finished its own.",
+        [((0, 28), (1, 44)), ((1, 44), (2, 44))],
+    )
+
+
 PICTURES = {
     "partition": partition,
     "queue": queue,
     "late": late,
     "collectives": collectives,
+    "units": units,
 }
 
 

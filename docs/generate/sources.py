@@ -28,6 +28,7 @@ _CHOSEN = {
     "workloads/README.md": "howto/workloads.md",
     "queries/README.md": "reference/vocabulary.md",
     "docs/explanation/definitions.md": "explanation/definitions.md",
+    "docs/explanation/units.md": "explanation/units.md",
     "docs/explanation/verdict.md": "explanation/verdict.md",
     "docs/explanation/replay.md": "explanation/replay.md",
     "docs/explanation/stability.md": "explanation/stability.md",

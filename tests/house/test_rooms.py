@@ -17,9 +17,9 @@ PACKAGE = ROOT / "tracekit"
 # within another one has its own line.
 ROOMS = [
     "version", "text", "errors", "stages", "causes", "thresholds", "files", "plugins",
-    "records", "workloads", "queries", "native", "trace", "database", "ingest", "replay.graph",
-    "replay", "evidence", "advice", "verdict", "examine", "verdicts", "compare", "lake",
-    "opening", "perfetto", "capture", "experiments", "reporters", "budgets", "frameworks",
+    "records", "workloads", "queries", "native", "trace", "database", "units", "ingest",
+    "replay.graph", "replay", "evidence", "advice", "verdict", "examine", "verdicts", "compare",
+    "lake", "opening", "perfetto", "capture", "experiments", "reporters", "budgets", "frameworks",
     "run", "agents", "schemas", "commands", "pytest_plugin", "__main__",
 ]  # fmt: skip
 # Functions that import a module by its name in a text.

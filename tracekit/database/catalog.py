@@ -24,7 +24,7 @@ Value = str | int | float | bool | None
 VOCABULARY = (
     "measures", "names", "intervals", "categories", "devices", "host", "windows", "origin",
     "inside", "paths", "places", "memory", "queue", "peaks", "graphs", "work", "serving", "grids",
-    "collectives", "cpu", "runs", "hta", "former",
+    "collectives", "cpu", "runs", "units", "hta", "former",
 )  # fmt: skip
 
 # The folders of queries and their subjects, in the order in which they are listed.

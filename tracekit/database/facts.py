@@ -9,6 +9,7 @@ the rows are derived from:
 -- when: a condition on the table slice_label: if it holds for no name, there are no rows
 -- into: another fact, which gets the rows
 -- by: walk: the walk of the host's stacks (tracekit/ingest/derived.py) adds rows
+-- by: NAME: the function of that name fills the table
 -- scope: all: a row may be about several traces
 
 A table of the database `_scratch` is dropped once all facts are built. Its rows may define its
@@ -17,7 +18,7 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property, partial
 from graphlib import TopologicalSorter
@@ -28,6 +29,7 @@ from msgspec import Struct
 from tracekit.database import catalog, constants, names
 
 _SCRATCH = "_scratch."
+_WALK = "walk"
 _END_OF_TABLE = "\n);\n"
 # The fact that the conditions of other facts read.
 _LABELS = "slice_label"
@@ -45,11 +47,12 @@ class Fact(Struct, frozen=True):
     into: str
     """The other fact that gets the rows; empty: none."""
     rows: str
-    """The SQL of its rows; empty: the walk writes them all."""
+    """The SQL of its rows; empty: a function writes them all."""
     needs: tuple[str, ...]
     of: tuple[str, ...]
     when: str
-    by_walk: bool
+    by: str
+    """Which function adds its rows; empty: none."""
     spans_traces: bool
     is_scratch: bool
 
@@ -82,7 +85,7 @@ def parse_fact(name: str, text: str) -> Fact:
         _names(head.get("needs", "")),
         _names(head.get("of", "")),
         head.get("when", ""),
-        head.get("by") == "walk",
+        head.get("by", "").partition(":")[0],
         head.get("scope") == "all",
         f"CREATE TABLE {_SCRATCH}" in sql,
     )
@@ -129,7 +132,7 @@ class Builder:
     """Fills the tables of facts of one database.
 
     `until_done` runs a step, and repeats it if memory runs out. `add_names` creates the views and
-    macros that SQL mentions.
+    macros that SQL mentions. `fill_by` has the functions that fill tables, by name.
     """
 
     def __init__(
@@ -137,8 +140,10 @@ class Builder:
         connection: duckdb.DuckDBPyConnection,
         until_done: Callable[[Callable[[], object]], object],
         add_names: Callable[[str], object],
+        fill_by: Mapping[str, Callable[[duckdb.DuckDBPyConnection], object]],
     ) -> None:
         self._connection = connection
+        self._fill_by = fill_by
         self._add_names = add_names
         self._until_done = until_done
         self._empty: set[str] = set()
@@ -179,6 +184,8 @@ class Builder:
         for fact in some:
             if fact.is_scratch and fact.table:
                 self._connection.execute(fact.table)
+            if fill := self._fill_by.get(fact.by):
+                self._until_done(partial(fill, self._connection))
             if not fact.rows:
                 continue
             if self._is_empty(fact) or not self._count(fact):
@@ -213,16 +220,16 @@ def _phases() -> tuple[list[Fact], list[Fact], list[Fact], list[Fact]]:
     ordered = list(facts().values())
     needed, waiting = set[str](), set[str]()
     for fact in reversed(ordered):
-        if fact.by_walk or fact.name in needed:
+        if fact.by == _WALK or fact.name in needed:
             needed.update(fact.reads)
     for fact in ordered:
-        if fact.by_walk or not waiting.isdisjoint(fact.reads):
+        if fact.by == _WALK or not waiting.isdisjoint(fact.reads):
             waiting.add(fact.name)
-    walked = [fact for fact in ordered if fact.by_walk]
+    walked = [fact for fact in ordered if fact.by == _WALK]
     free = [fact for fact in ordered if fact.name not in waiting]
     return (
         [fact for fact in free if fact.name in needed],
         walked,
         [fact for fact in free if fact.name not in needed],
-        [fact for fact in ordered if fact.name in waiting and not fact.by_walk],
+        [fact for fact in ordered if fact.name in waiting and fact.by != _WALK],
     )

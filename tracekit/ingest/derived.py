@@ -18,6 +18,7 @@ from tracekit.ingest.writer import OF_EVENTS, columns_of, scalar, transaction
 from tracekit.native.library import CAPSULE_NAME, Batch, BatchStream, Rows, library
 from tracekit.native.walk_codes import WalkOutput, parameters
 from tracekit.trace.prefetch import prefetched
+from tracekit.units import rows as units
 
 if TYPE_CHECKING:
     from tracekit.database.stored import Vocabulary
@@ -64,7 +65,7 @@ class Derivation:
         self._more_memory = more_memory
         add_names = vocabulary.add if vocabulary else str
         add_names(catalog.schema("host_order"))
-        self._facts = facts.Builder(connection, self._until_done, add_names)
+        self._facts = facts.Builder(connection, self._until_done, add_names, {"units": units.fill})
 
     def build(self, *, is_new: bool) -> None:
         """Builds all facts, which replace the former ones unless the database `is_new`."""

@@ -1,0 +1,34 @@
+-- question: What does the run do again and again, and how long does one take?
+-- since: 0.1
+-- params top
+-- column level (count): 1 is outermost; units of level 2 and 3 are parts of others
+-- column kind (text): step, prefill, decode, mixed, pass, layer or iteration
+-- column source (text): how the units are known: mark, server, frame, range, graph, sequence; single: nothing
+--     repeats
+-- columns name
+-- column group_id (count): the number of a group of units that do the same work
+-- column count (count): units in the group
+-- column whole (count): units that the recording does not cut off
+-- column cold (count): units of which first-call work takes a large part
+-- column first_ns (ns): the length of the first one
+-- columns min_ns
+-- column median_ns (ns): half of the units are shorter; of an even number, the shorter in the middle
+-- columns max_ns
+-- column launches (count): in a unit, the median
+-- column gpu_ops (count): launched in a unit, the median
+-- column requests (count): of all units; NULL of this and the next: unknown
+-- column tokens (count): read and generated in all units
+-- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
+-- A unit's length is from its begin, when the host begins it and the device has finished what was launched
+-- before, to its completion, when the host has left it and the device has finished what was launched so far.
+SELECT
+    trace_id, level, kind, any_value(source) AS source, mode(name) AS name, group_id, count(*) AS count,
+    count(*) FILTER (is_whole) AS whole, count(*) FILTER (is_cold) AS cold,
+    arg_min(dur_ns, start_ns) AS first_ns, min(dur_ns) AS min_ns,
+    quantile_disc(dur_ns, 0.5) AS median_ns, max(dur_ns) AS max_ns,
+    quantile_disc(launches, 0.5) AS launches, quantile_disc(gpu_ops, 0.5) AS gpu_ops,
+    sum(requests)::BIGINT AS requests, sum(tokens)::BIGINT AS tokens
+FROM units WHERE is_asked(trace_id)
+GROUP BY trace_id, pid, level, kind, group_id
+ORDER BY trace_id, level, sum(dur_ns) DESC, group_id
+LIMIT coalesce(getvariable('top'), 10)

@@ -1,0 +1,1 @@
+"""Units of work: what a run repeats."""

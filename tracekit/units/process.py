@@ -1,0 +1,101 @@
+"""What a trace says of the work of one process, as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tracekit.units.sequence import Flags, Ints, Sequence
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Stretches of the host's time, by their start."""
+
+    start: Ints
+    end: Ints
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, which: Ints | Flags) -> Spans:
+        """Some of them."""
+        return Spans(self.start[which], self.end[which])
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Python frames, modules and ranges that may recur, by their start."""
+
+    spans: Spans
+    tid: Ints
+    parent: Ints
+    """The event around each; negative: none."""
+    name: list[str]
+    is_range: Flags
+    is_module: Flags
+    in_module: Flags
+    """It runs inside a module."""
+
+
+@dataclass(frozen=True)
+class ServerSteps:
+    """Steps that an inference server annotates; negative counts: unknown."""
+
+    spans: Spans
+    name: list[str]
+    prefill_requests: Ints
+    prefill_tokens: Ints
+    decode_requests: Ints
+    decode_tokens: Ints
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What each launch launched, and where."""
+
+    tid: Ints
+    outer_start: Ints
+    """When the outermost operator around the launch began, else the launch."""
+    outer_end: Ints
+    done: Ints
+    """When the last of its GPU ops ended."""
+    gpu_ops: Ints
+    is_transfer: Flags
+    """It copies from or to the host."""
+    is_graph: Flags
+
+    def take(self, which: Ints) -> Launched:
+        """Some of them."""
+        return Launched(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class HostProcess:
+    """The launches of a process with all that tells which of them are one unit of work."""
+
+    launches: Sequence
+    launched: Launched
+    marks: Spans
+    mark_names: list[str]
+    server_steps: ServerSteps
+    frames: Frames
+    backward: Ints
+    """When operators of a backward pass began, sorted."""
+    optimizer: Ints
+    """When steps of an optimizer began, sorted."""
+    cold_work: Spans
+    """Compilation on the launching threads."""
+    has_device: bool
+
+    def of_thread(self, tid: int) -> HostProcess:
+        """The launches of one thread alone."""
+        which = np.flatnonzero(self.launched.tid == tid)
+        launches = self.launches[which].renumbered()
+        return replace(self, launches=launches, launched=self.launched.take(which))
+
+
+def count_in(times: Ints, spans: Spans) -> Ints:
+    """How many of some sorted times lie in each span."""
+    return np.searchsorted(times, spans.end) - np.searchsorted(times, spans.start)

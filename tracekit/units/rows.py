@@ -1,0 +1,206 @@
+"""The units of work of a database's traces, as rows of the fact `unit`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from tracekit.units.find import Placed, units_of
+from tracekit.units.groups import cold_units, groups_of
+from tracekit.units.process import Frames, HostProcess, Launched, ServerSteps, Spans
+from tracekit.units.sequence import Ints, Sequence, running_sum
+
+Columns = dict[str, Any]
+_UNKNOWN = -(1 << 62)
+_COUNTS = ("prefill_requests", "prefill_tokens", "decode_requests", "decode_tokens")
+
+
+def fill(connection: duckdb.DuckDBPyConnection) -> None:
+    """Replaces the rows of the table `unit` by the units of all traces."""
+    connection.execute("DELETE FROM unit")
+    keys = "SELECT DISTINCT trace_id, pid FROM _scratch.unit_launch ORDER BY ALL"
+    trace, units = -1, 0
+    for trace_id, pid in connection.execute(keys).fetchall():
+        units = 0 if trace_id != trace else units
+        trace = trace_id
+        for process, placed in _by_thread(_read(connection, trace_id, pid)):
+            rows = _rows(process, placed)
+            count = len(rows["level"])
+            rows |= {
+                "trace_id": np.full(count, trace_id),
+                "pid": np.full(count, pid),
+                "unit_id": np.arange(units, units + count),
+                "parent_id": np.ma.array(rows["parent_id"] + units, mask=rows["parent_id"] < 0),
+            }
+            # The statement reads this local variable by its name.
+            connection.execute("INSERT INTO unit BY NAME FROM rows")
+            units += count
+
+
+def _by_thread(process: HostProcess) -> Iterator[tuple[HostProcess, list[Placed]]]:
+    """The units of a process; those of its threads if only these repeat something."""
+    placed = units_of(process)
+    tids, weight = np.unique(process.launched.tid, return_inverse=True)
+    held = np.bincount(weight, process.launches.weight)
+    if placed[0].family.source == "single" and len(tids) > 1:
+        threads = [process.of_thread(tid) for tid in tids.tolist()]
+        parts = [units_of(thread) for thread in threads]
+        repeats = np.array([part[0].family.source != "single" for part in parts])
+        if held[repeats].sum() > held.sum() / 2:
+            yield from zip(threads, parts, strict=True)
+            return
+    yield process, placed
+
+
+# -- reading
+
+
+def _read(connection: duckdb.DuckDBPyConnection, trace_id: int, pid: int) -> HostProcess:
+    def select(name: str) -> Columns:
+        sql = (files("tracekit.queries") / "schema" / f"read_{name}.sql").read_text("utf-8")
+        rows: Columns = connection.execute(sql, {"trace": trace_id, "pid": pid}).fetchnumpy()
+        return {name: np.ma.filled(values, _missing(values)) for name, values in rows.items()}
+
+    def spans(rows: Columns) -> Spans:
+        return Spans(rows["start_ns"], rows["end_ns"])
+
+    launches, marks, served, frames = (
+        select(name) for name in ("unit_launches", "unit_marks", "unit_servers", "unit_frames")
+    )
+    training, compiled = select("unit_training"), select("unit_compilation")
+    thread = np.unique(launches["tid"], return_inverse=True)[1]
+    sequence = (
+        launches["label"],
+        thread,
+        launches["start_ns"],
+        launches["end_ns"],
+        launches["gpu_ns"],
+    )
+    names = (
+        "tid",
+        "outer_start_ns",
+        "outer_end_ns",
+        "done_ns",
+        "gpu_ops",
+        "is_transfer",
+        "is_graph",
+    )
+    flags = (frames[name] for name in ("is_range", "is_module", "in_module"))
+    is_backward = training["is_backward"]
+    return HostProcess(
+        launches=Sequence(*sequence).renumbered(),
+        launched=Launched(*(launches[name] for name in names)),
+        marks=spans(marks),
+        mark_names=marks["name"].tolist(),
+        server_steps=ServerSteps(
+            spans(served), served["name"].tolist(), *(served[name] for name in _COUNTS)
+        ),
+        frames=Frames(
+            spans(frames), frames["tid"], frames["parent_id"], frames["name"].tolist(), *flags
+        ),
+        backward=training["start_ns"][is_backward],
+        optimizer=training["start_ns"][~is_backward],
+        cold_work=spans(compiled),
+        has_device=bool(launches["gpu_ops"].any()),
+    )
+
+
+def _missing(values: Any) -> Any:
+    return _UNKNOWN if values.dtype.kind == "i" else None
+
+
+# -- writing
+
+
+def _rows(process: HostProcess, placed: list[Placed]) -> Columns:
+    families = [each.family for each in placed]
+    sizes = [len(family) for family in families]
+
+    def joined(name: str) -> Any:
+        return np.concatenate([np.asarray(getattr(family, name)) for family in families])
+
+    def repeated(values: list[Any], dtype: Any = np.int64) -> Any:
+        return np.repeat(np.array(values, dtype), sizes)
+
+    first, stop, level = joined("first"), joined("stop"), repeated([each.level for each in placed])
+    spans = Spans(
+        *(
+            np.concatenate([getattr(each.spans, name) for each in families])
+            for name in ("start", "end")
+        )
+    )
+    begin, complete = _on_device(process, spans)
+    group, cold = np.zeros(len(first), np.int64), np.zeros(len(first), np.bool_)
+    for each in np.unique(level).tolist():
+        own = np.flatnonzero(level == each)
+        since = int(group.max()) + 1 if each > 1 else 0
+        group[own] = since + groups_of(process, first[own], stop[own])
+        cold[own] = cold_units(process, spans.take(own), first[own], stop[own], group[own])
+    ends = np.cumsum(sizes)
+    groups = [group[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+    odd = [own != np.bincount(own).argmax() for own in groups]
+    ops = running_sum(process.launched.gpu_ops)
+    return {
+        "parent_id": repeated([each.parent for each in placed]),
+        "level": level,
+        "source": repeated([family.source for family in families], object),
+        "phase_source": repeated([family.phase_source for family in families], object),
+        "score": repeated([family.score for family in families], np.float64),
+        "name": np.concatenate([np.array(family.names, object) for family in families]),
+        "tid": process.launched.tid[first],
+        "start_ns": spans.start,
+        "end_ns": spans.end,
+        "begin_ns": begin,
+        "complete_ns": complete,
+        "ordinal": np.concatenate([np.arange(1, size + 1) for size in sizes]),
+        "group_id": group,
+        "is_whole": joined("is_whole"),
+        "is_odd": joined("is_whole") & np.concatenate(odd),
+        "is_cold": cold,
+        "launches": stop - first,
+        "gpu_ops": ops[stop] - ops[first],
+    } | _requests(process.server_steps, placed)
+
+
+def _on_device(process: HostProcess, spans: Spans) -> tuple[Ints, Ints]:
+    """When units begin and are complete: the device has finished what was launched before, and what
+    was launched so far."""
+    done = np.append(_UNKNOWN, np.maximum.accumulate(process.launched.done))
+    before = done[np.searchsorted(process.launches.start, spans.start)]
+    so_far = done[np.searchsorted(process.launches.start, spans.end)]
+    return np.maximum(spans.start, before), np.maximum(spans.end, so_far)
+
+
+def _requests(steps: ServerSteps, placed: list[Placed]) -> Columns:
+    """The kind of each unit; for a server's steps, their requests and tokens, too."""
+    kinds: list[str] = []
+    requests, tokens = [], []
+    for each in placed:
+        which = each.server_steps
+        if which is None:
+            kinds += [each.family.kind] * len(each.family)
+            requests.append(np.full(len(each.family), _UNKNOWN))
+            tokens.append(requests[-1])
+            continue
+        prefills, read = steps.prefill_requests[which], steps.prefill_tokens[which]
+        decodes, written = steps.decode_requests[which], steps.decode_tokens[which]
+        for has_prefill, has_decode in zip(
+            (prefills > 0).tolist(), (decodes > 0).tolist(), strict=True
+        ):
+            kinds.append(
+                {(True, True): "mixed", (True, False): "prefill", (False, True): "decode"}.get(
+                    (has_prefill, has_decode), each.family.kind
+                )
+            )
+        is_known = (prefills >= 0) | (decodes >= 0)
+        requests.append(
+            np.where(is_known, np.maximum(prefills, 0) + np.maximum(decodes, 0), _UNKNOWN)
+        )
+        tokens.append(np.where((read >= 0) & (written >= 0), read + written, _UNKNOWN))
+    numbers = {"requests": np.concatenate(requests), "tokens": np.concatenate(tokens)}
+    known = {name: np.ma.masked_equal(values, _UNKNOWN) for name, values in numbers.items()}
+    return {"kind": np.array(kinds, object)} | known
