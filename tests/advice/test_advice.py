@@ -16,7 +16,17 @@ A100 = "NVIDIA A100-SXM4-80GB"
 
 
 def step_for(bottleneck, graph_share=0.0, compiled_share=None):
-    given = Launch(100, 6000, 9000, 6000, 5000, 1, 10_000, graph_share, compiled_share)
+    given = Launch(
+        count=100,
+        delay_p50_ns=6000,
+        delay_p90_ns=9000,
+        first_delay_p50_ns=6000,
+        launch_call_p50_ns=5000,
+        queue_depth_p50=1,
+        dispatch_per_launch_ns=10_000,
+        graph_share=graph_share,
+        compiled_share=compiled_share,
+    )
     return next_step(bottleneck, given, Thresholds())
 
 

@@ -2,7 +2,6 @@
 
 import json
 import random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,12 +11,13 @@ from msgspec.structs import replace
 import tracekit
 from tests.controls.host import LOADER, READ, SYNCHRONIZED, pinned
 from tests.controls.planting import SYNC
+from tests.kit.analyzed import Answering, advice, combination, fix_list
 from tests.kit.atoms import US, BlockingCopy, Fetch, Launch, Slice, Work, line, operator, step
 from tests.kit.sampling import sample
 from tests.kit.simulated import Programs, write
 from tests.kit.simulator import Simulation
 from tracekit.advice.find import of_part
-from tracekit.advice.model import Advice, BestCombination, FixList, misses
+from tracekit.advice.model import misses
 from tracekit.advice.once import advice_without_share
 from tracekit.commands import cli
 from tracekit.database.remedies import all_remedies
@@ -141,9 +141,9 @@ def test_a_step_in_a_graph_takes_as_long_as_the_launch_of_the_graph(loaded):
 
 def test_a_change_misses_a_bottleneck_that_none_of_its_causes_is():
     names = ("cuda-graph", "tensor-cores", "warm-up", "waiting-for-a-rank")
-    given = [advice_without_share(all_remedies()[name], "python", None, 1, US) for name in names]
-    given = [replace(each, once=each.remedy == "warm-up") for each in given]
-    assert [misses(each, "launch") for each in given] == [False, True, False, False]
+    listed = [advice_without_share(all_remedies()[name], "python", None, 1, US) for name in names]
+    listed = [replace(each, once=each.remedy == "warm-up") for each in listed]
+    assert [misses(each, "launch") for each in listed] == [False, True, False, False]
 
 
 def test_two_fixes_of_one_wait_do_not_add_up(loaded):
@@ -169,16 +169,16 @@ def test_one_change_is_the_best_combination_and_comes_with_the_new_bound(loaded,
 
 
 @pytest.mark.parametrize(
-    ("path", "device", "said"),
+    ("path", "device", "sentence"),
     [
         ({"math": 0.6, "latency": 0.4}, 0.3, "compute-bound (halving the device's work would gain"),
         ({"math": 0.6, "latency": 0.4}, 0.01, "neither side bounds the run"),
         ({"unknown": 0.9, "math": 0.1}, 0.01, "does not explain 90.0 % of its critical path"),
     ],
 )
-def test_the_bound_after_the_changes_is_shown_only_if_it_is_known(path, device, said):
-    together = BestCombination(10 * US, 0.1, [], [], path, 0.0, device)
-    assert said in bound_then(together, Thresholds())
+def test_the_bound_after_the_changes_is_shown_only_if_it_is_known(path, device, sentence):
+    together = combination(bound_by=path, device_gain=device)
+    assert sentence in bound_then(together, Thresholds())
 
 
 def test_a_share_of_the_peak_is_not_shown_if_hardly_any_work_is_known():
@@ -186,20 +186,19 @@ def test_a_share_of_the_peak_is_not_shown_if_hardly_any_work_is_known():
     for counted, roofs, sentences in ((0.002, 0.7, 0), (0.7, 0.7, 1), (0.9, 0.5, 1), (0.9, 0.7, 2)):
         row = {"share_of_peak": 0.3, "share_counted": counted, "of_roofs": roofs}
         row |= {"matrix_share": 0.6, "matrix_of_peak": 0.5}
-        database = SimpleNamespace(ask=lambda *_, row=row, **__: [row])
-        assert len(reached(database, 1, Thresholds())) == sentences
+        assert len(reached(Answering(mfu=[row]), 1, Thresholds())) == sentences
 
 
 def test_a_host_that_computes_is_not_called_overhead_bound_after_the_changes():
-    together = BestCombination(10 * US, 0.1, [], [], {"math": 0.9, "python": 0.1}, 0.5, 0.0)
+    together = combination(bound_by={"math": 0.9, "python": 0.1}, host_gain=0.5)
     assert bound_then(together, Thresholds()) == "Then 90.0 % of the run's critical path is math."
 
 
 def test_a_share_over_the_peak_is_said_to_be_impossible():
     row = {"share_of_peak": 1.3, "share_counted": 1.0, "of_roofs": 1.0}
     row |= {"matrix_share": 1.0, "matrix_of_peak": 1.389}
-    (told,) = reached(SimpleNamespace(ask=lambda *_, **__: [row]), 1, Thresholds())
-    assert "138.9 % of the device's peak. That cannot be" in told
+    (sentence,) = reached(Answering(mfu=[row]), 1, Thresholds())
+    assert "138.9 % of the device's peak. That cannot be" in sentence
 
 
 def test_remedies_find_the_same_when_a_large_trace_saves_memory(shared_database, monkeypatch):
@@ -241,26 +240,19 @@ def test_the_list_is_printed_and_is_json(loaded, run, tmp_path):
 
 
 def test_one_off_events_have_their_own_list_and_recording_less_is_a_caveat(capsys):
-    def advice(remedy, saves_ns, share):
-        words = all_remedies()[remedy]
-        return Advice(
-            remedy, words.title, words.causes[0], None, "slower", 1, saves_ns, share,
-            share is None, "low", words.needs, [], None,
-        )  # fmt: skip
-
-    given = [
-        advice("cuda-graph", 300 * US, 0.3),
-        advice("profiler-cost", 900 * US, 0.9),
-        advice("capture-once", 5_000 * US, None),
-        advice("warm-up", 2_000 * US, None),
+    listed = [
+        advice("cuda-graph", 0.3, saves_ns=300 * US),
+        advice("profiler-cost", 0.9, saves_ns=900 * US, cause="python"),
+        advice("capture-once", None, saves_ns=5_000 * US),
+        advice("warm-up", None, saves_ns=2_000 * US),
     ]
-    lists = dict(lists_of(given, "What to change"))
-    assert [[each.remedy for each in listed] for listed in lists.values()] == [
+    lists = dict(lists_of(listed, "What to change"))
+    assert [[each.remedy for each in part] for part in lists.values()] == [
         ["cuda-graph"],
         ["capture-once", "warm-up"],
     ]
-    assert next(iter(dict(lists_of(given[2:], "What to change")))) == ONCE
-    render(FixList("t", "span", 1_000 * US, "launch", given, None, [], []))
+    assert next(iter(dict(lists_of(listed[2:], "What to change")))) == ONCE
+    render(fix_list(*listed, window_ns=1_000 * US, bottleneck="launch"))
     recurring, once = capsys.readouterr().out.split("What happened once")
     once, caveats = once.split("Caveats")
     assert "5 ms" not in recurring and "%" not in once.split("What they need")[0]
@@ -333,11 +325,11 @@ def test_a_saving_and_its_length_are_of_one_run_where_recording_slows_it(where, 
 
 
 def test_a_price_in_a_part_is_never_longer_than_the_part():
-    assert Price(310, 400).of_part(100) == Price(10, 100)
-    assert Price(40, 400).of_part(100) == Price(40, 100)
+    assert Price(saves_ns=310, of_ns=400).of_part(100) == Price(saves_ns=10, of_ns=100)
+    assert Price(saves_ns=40, of_ns=400).of_part(100) == Price(saves_ns=40, of_ns=100)
     # It may save a part of the rest alone.
-    assert Price(150, 400).of_part(100) == Price(0, 100)
-    assert Price(0, 0).share == 0
+    assert Price(saves_ns=150, of_ns=400).of_part(100) == Price(saves_ns=0, of_ns=100)
+    assert Price(saves_ns=0, of_ns=0).share == 0
 
 
 def test_a_fix_list_of_a_part_keeps_what_recording_costs():
@@ -347,7 +339,6 @@ def test_a_fix_list_of_a_part_keeps_what_recording_costs():
         )
         for name in ("profiler-cost", "dataloader-workers")
     )
-    fixes = FixList("t", "w", 100, None, [recording, loading], None, [], [])
-    part = of_part(fixes, 50)
+    part = of_part(fix_list(recording, loading), 50)
     assert part.advice[0] == recording
     assert (part.advice[1].saves_ns, part.advice[1].share, part.window_ns) == (10, 0.2, 50)

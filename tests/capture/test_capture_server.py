@@ -79,7 +79,7 @@ def _soon(monkeypatch):
 
 
 def captured(engine, seconds=0.2, timeout_s=120):
-    found = Server(engine.url, engine.folder).capture(
+    found = Server(url=engine.url, folder=engine.folder).capture(
         3, seconds, timeout_s, stacks=False, shapes=True
     )
     engine.end()

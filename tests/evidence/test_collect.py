@@ -1,16 +1,15 @@
 """Evidence out of the rows of questions."""
 
-from types import SimpleNamespace
-
 import pytest
 
+from tests.kit.analyzed import Answering
 from tracekit.evidence.collect import dominant_of
 
 REDUCED = ("ncclDevKernel_AllReduce", "communication", 900)
 
 
 @pytest.mark.parametrize(
-    ("kernels", "said"),
+    ("kernels", "clause"),
     [
         (
             [("void merge<float>(int)", "other", 60), ("sgemm", "gemm", 40)],
@@ -31,7 +30,6 @@ REDUCED = ("ncclDevKernel_AllReduce", "communication", 900)
         ([REDUCED, ("a", "other", 40), ("b", "other", 40), ("c", "other", 40)], ""),
     ],
 )
-def test_what_takes_most_of_the_time_of_compute_kernels(kernels, said):
+def test_what_takes_most_of_the_time_of_compute_kernels(kernels, clause):
     rows = [{"name": name, "class": kind, "total_ns": ns} for name, kind, ns in kernels]
-    database = SimpleNamespace(ask=lambda question, trace: rows)
-    assert dominant_of(database, 1, rows) == said
+    assert dominant_of(Answering(kernel_classes=rows), 1, rows) == clause

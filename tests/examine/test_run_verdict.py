@@ -4,7 +4,6 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
-from types import SimpleNamespace as Of
 
 import pytest
 
@@ -12,7 +11,9 @@ import tracekit
 from tests.answers import compact_run, differing, traces
 from tests.conftest import SHARED_TRACES
 from tests.kit import ranks_simulated
+from tests.kit.analyzed import analysis
 from tests.kit.atoms import MS, US
+from tests.kit.evidenced import PYTHON, evidence
 from tests.kit.processes import invoke
 from tests.kit.ranks_simulated import LOGGING, Job
 from tracekit.errors import TracekitError
@@ -46,9 +47,12 @@ def judged(run):
 
 def brief(row):
     """The part of a rank's own analysis that a run's verdict needs."""
-    trace = Of(trace_id=row["trace_id"], rank=row["rank"], world_size=row["world_size"])
-    verdict = Of(regime="overhead-bound", bottleneck="python")
-    return Of(trace=trace, verdict=verdict, advice=[])
+    return analysis(
+        evidence(**PYTHON),
+        trace_id=row["trace_id"],
+        rank=row["rank"],
+        world_size=row["world_size"],
+    )
 
 
 def saved(job, **without):

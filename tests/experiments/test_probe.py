@@ -1,14 +1,15 @@
 """Probes: the judgement on given numbers, predictions of simulated runs, and runs on the CPU."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
 import tracekit
+from tests.kit.analyzed import Answering, analysis
 from tests.kit.atoms import US, Launch, Sync, operator, step
+from tests.kit.evidenced import host_evidence
 from tests.kit.simulated import lengths, truth, write
 from tests.kit.simulator import Machine, Simulation
 from tracekit.capture.workload import Options, Runnable
@@ -34,7 +35,7 @@ LIMITS = Thresholds()
 
 
 def exactly(ratio: float) -> StepRatio:
-    return StepRatio(ratio, ratio, ratio)
+    return StepRatio(ratio=ratio, low=ratio, high=ratio)
 
 
 # -- judgement -------------------------------------------------------------------------------------
@@ -47,7 +48,7 @@ def exactly(ratio: float) -> StepRatio:
         (1.02, 1.9, 0.4, (0.02, 0.02 / 0.9), part_of_host(exactly(1.95), 1.0, 1.0), OVERHEAD),
         (1.98, 2.0, 1.0, (0.98, 0.98), part_of_host(exactly(1.01), 0.4, 0.4), COMPUTE),
         # Kernels that took as long with twice the batch: an unchanged time proves nothing.
-        (1.0, 1.01, 0.9, (0, 0.9), ShareRange(0.3, 0.3), UNKNOWN),
+        (1.0, 1.01, 0.9, (0, 0.9), ShareRange(low=0.3, high=0.3), UNKNOWN),
         # More than was recorded of it cannot follow the device.
         (1.2, 1.2, 0.5, (0.2, 0.5), None, UNKNOWN),
         # A step that grew far more than its work did something else.
@@ -66,7 +67,7 @@ def test_a_step_follows_what_moves_it(ratio, grew, recorded, device, host, regim
 def test_noise_widens_the_range_until_the_result_is_open():
     def noisy(low, high):
         return part_of_device(
-            StepRatio(1.4, low, high), at_most=2, grew=2, recorded=1, limits=LIMITS
+            StepRatio(ratio=1.4, low=low, high=high), at_most=2, grew=2, recorded=1, limits=LIMITS
         )
 
     calm, wild = noisy(1.78, 1.82), noisy(1.2, 1.8)
@@ -78,21 +79,26 @@ def test_parts_are_between_none_and_all_and_in_order():
     for ratio in (0.5, 1.0, 1.3, 2.4):
         for grew in (None, 0.5, 1.5, 3.0):
             for part in (
-                part_of_device(StepRatio(ratio, ratio * 0.9, ratio * 1.1), 2, grew, 0.7, LIMITS),
-                part_of_host(StepRatio(ratio, ratio * 0.9, ratio * 1.1), 0.5, 0.8),
+                part_of_device(
+                    StepRatio(ratio=ratio, low=ratio * 0.9, high=ratio * 1.1), 2, grew, 0.7, LIMITS
+                ),
+                part_of_host(StepRatio(ratio=ratio, low=ratio * 0.9, high=ratio * 1.1), 0.5, 0.8),
             ):
                 assert 0 <= part.low <= part.high <= 1
 
 
 def test_an_unknown_verdict_is_neither_right_nor_wrong():
-    found = judge(UNKNOWN, ShareRange(0.9, 1), ShareRange(0, 0.1), 0.1)
+    found = judge(UNKNOWN, ShareRange(low=0.9, high=1), ShareRange(low=0, high=0.1), 0.1)
     assert (found.regime, found.agrees) == (COMPUTE, None)
 
 
 def test_rounds_are_compared_one_by_one():
     # The machine was half as fast in the second round; the run itself did not change.
-    before, after = Rounds([100, 200, 100], []), Rounds([150, 300, 160], [])
-    assert step_ratio(before, after) == StepRatio(1.5, 1.5, 1.6)
+    before, after = (
+        Rounds(step_ns=[100, 200, 100], host_ns=[]),
+        Rounds(step_ns=[150, 300, 160], host_ns=[]),
+    )
+    assert step_ratio(before, after) == StepRatio(ratio=1.5, low=1.5, high=1.6)
 
 
 # -- predictions of runs with known truth ------------------------------------------------------
@@ -115,7 +121,7 @@ def predictor(atoms, tmp_path, delay_ns, machine=None):
     database = tracekit.load(trace)
     host_ns = 20 * (atoms[0].atoms[0].atoms[0].ns + 5 * US)
     waits = len(atoms[0].atoms) > 20
-    timed = Rounds([span_ns // 5], [span_ns // 5 if waits else host_ns])
+    timed = Rounds(step_ns=[span_ns // 5], host_ns=[span_ns // 5 if waits else host_ns])
     return (OnDevice(database, database.verdict(), timed, delay_ns, Thresholds()), span_ns, host_ns)
 
 
@@ -156,18 +162,21 @@ def test_the_cost_of_the_profiler_is_removed_first(tmp_path):
 
 
 def test_without_a_gpu_operators_that_compute_stand_for_the_device():
-    rows = {"cpu_time": [{"kind": "step", "compute_ns": 60}, {"kind": "trace", "compute_ns": 9}]}
-    database = SimpleNamespace(ask=lambda name, trace: rows[name])
-    analysis = SimpleNamespace(
-        trace=SimpleNamespace(trace_id=1), verdict=SimpleNamespace(regime=OVERHEAD)
+    database = Answering(
+        cpu_time=[{"kind": "step", "compute_ns": 60}, {"kind": "trace", "compute_ns": 9}]
     )
-    found = OnHost(database, analysis, Rounds([100], [100]), 25, Thresholds())
-    assert found.of_work(2.0)[0] == pytest.approx(1.6)
-    assert found.of_work(0.5)[0] == pytest.approx(0.7)
-    assert found.of_delay()[0] == pytest.approx(1.25)
-    assert found.of_graph()[0] is found.of_work(None)[0] is None
-    analysis.verdict.regime = UNKNOWN
-    unknown = OnHost(database, analysis, Rounds([100], [100]), 25, Thresholds())
+    timed = Rounds(step_ns=[100], host_ns=[100])
+    late, unknown = (
+        OnHost(database, analysis(each), timed, 25, Thresholds())
+        for each in (
+            host_evidence(compute_ms=10, dispatch_ms=90),
+            host_evidence(compute_ms=0, untraced_ms=100),
+        )
+    )
+    assert late.of_work(2.0)[0] == pytest.approx(1.6)
+    assert late.of_work(0.5)[0] == pytest.approx(0.7)
+    assert late.of_delay()[0] == pytest.approx(1.25)
+    assert late.of_graph()[0] is late.of_work(None)[0] is None
     assert unknown.of_work(2.0)[0] is None
     assert unknown.parts(exactly(2), 2, 2, None) == (None, None)
 
@@ -215,7 +224,7 @@ def test_an_eager_step_is_slowed_call_by_call_after_a_compiled_one(monkeypatch):
 
     slowed = {}
     for name, work in {"eager": lambda: a @ a, "compiled": compiles}.items():
-        plain = Runnable("matmul-add", torch.device("cpu"), work, {})
+        plain = Runnable(target="matmul-add", device=torch.device("cpu"), step=work, facts={})
         tests = ExperimentVariants(plain, Options(dim=4, device="cpu"), forget_compiled())
         more, *_ = tests.all()
         # The work grows with the cube of the dimension: 1.25 times the size is twice the work.
@@ -253,7 +262,7 @@ def test_a_probe_holds_each_experiment_against_its_prediction(run, tmp_path):
 
 
 def test_a_probe_of_a_gpu_names_its_replay_and_fails_with_the_verdict(monkeypatch):
-    ratio = StepRatio(1.02, 1.01, 1.03)
+    ratio = StepRatio(ratio=1.02, low=1.01, high=1.03)
     more = Experiment(
         name=MORE, what="batch 8 to 16",
         arithmetic="replayed with device*2, after host*0.5 for the profiler",
@@ -263,7 +272,7 @@ def test_a_probe_of_a_gpu_names_its_replay_and_fails_with_the_verdict(monkeypatc
     unknown = Experiment(
         name=LESS, what="hidden 8 to 4", arithmetic="unknown: how", measured_ns=90_000, moved=ratio
     )
-    judged = judge(OVERHEAD, ShareRange(0.01, 0.03), ShareRange(0.9, 0.95), 0.1)
+    judged = judge(OVERHEAD, ShareRange(low=0.01, high=0.03), ShareRange(low=0.9, high=0.95), 0.1)
     found = Probe(
         workload="mlp-\x1beager", variant="eager", parameters={"batch": 8}, device="A\x1b100",
         regime=OVERHEAD, bottleneck="launch", confidence="high", step_ns=100_000, spread=0.02,

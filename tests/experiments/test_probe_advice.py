@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 import tracekit
+from tests.kit.analyzed import advice, fix_list
 from tests.kit.atoms import US, Launch, Sync, operator, step
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
-from tracekit.advice.model import Advice, FixList, NotChecked
+from tracekit.advice.model import Advice, NotChecked
 from tracekit.capture.workload import Options, Runnable, find_device
 from tracekit.errors import TracekitError
 from tracekit.examine import examine
@@ -58,21 +59,10 @@ def step(num_workers=0):
 """
 
 
-def advice(remedy: str, share: float | None, **given) -> Advice:
-    values = {
-        "title": "", "cause": "launch", "where": None, "detail": None, "count": 1, "saves_ns": 1,
-        "once": share is None, "effort": "low", "needs": "", "doubts": [],
-        "change": f"remedy:{remedy}",
-    }  # fmt: skip
-    return Advice(remedy=remedy, share=share, **(values | given))
-
-
-def fix_list(*listed: Advice, unlooked: list[NotChecked] | None = None) -> FixList:
-    return FixList("t.json", "trace", 100, None, list(listed), None, unlooked or [], [])
-
-
-def promises(*listed: Advice, **given) -> Promises:
-    return Promises(fix_list(*listed, **given), "", lambda changes: 0.1 * len(changes))
+def promises(*listed: Advice, **fields) -> Promises:
+    return Promises(
+        fixes=fix_list(*listed, **fields), reason="", price=lambda changes: 0.1 * len(changes)
+    )
 
 
 # -- promises --------------------------------------------------------------------------------------
@@ -86,9 +76,12 @@ def test_a_promise_is_the_share_of_the_list_taken_from_the_measured_step():
     assert found.of(COMPILE) == Prediction(None, "not advised")
     assert found.of(COMPILE).step_ns(1_000) is None
     assert (found.times(), found.workers()) == (None, None)
-    missing = promises(unlooked=[NotChecked([TENSOR_CORES], "shapes were not recorded")])
+    missing = promises(
+        unlooked=[NotChecked(remedies=[TENSOR_CORES], missing="shapes were not recorded")]
+    )
     assert missing.of(TENSOR_CORES).arithmetic == "not looked for: shapes were not recorded"
-    assert Promises(None, "no events last", sum).of(GRAPH).arithmetic.endswith("no events last")
+    unpriced = Promises(fixes=None, reason="no events last", price=sum)
+    assert unpriced.of(GRAPH).arithmetic.endswith("no events last")
 
 
 def test_several_places_and_several_remedies_are_priced_together():
@@ -103,7 +96,7 @@ def test_several_places_and_several_remedies_are_priced_together():
         advice(GRAPH, 0.4),
         advice(COMPILE, 0.2, change="remedy:torch-compile:Block_1"),
     ]
-    found = Promises(fix_list(*listed), "", price)
+    found = Promises(fixes=fix_list(*listed), reason="", price=price)
     assert found.of(COMPILE).ratio == found.of(COMPILE, GRAPH).ratio == 0.5
     assert asked == [
         ["remedy:torch-compile:Block_0", "remedy:torch-compile:Block_1"],
@@ -142,7 +135,8 @@ def test_one_change_is_priced_as_the_list_prices_it(tmp_path):
     database = tracekit.load(write(tmp_path / "t.json", Simulation([*atoms, Sync(2 * US)])))
     found = examine(database, 1, keep_replays=True)
     (graph,) = [each for each in found.fixes.advice if each.remedy == GRAPH]
-    priced = Promises(fix_list(graph, graph), "", promises_of(found).price).of(GRAPH)
+    twice = fix_list(graph, graph)
+    priced = Promises(fixes=twice, reason="", price=promises_of(found).price).of(GRAPH)
     assert "2 places, replayed together" in priced.arithmetic
     assert 1 - priced.ratio == pytest.approx(graph.share, abs=1e-6)
     assert promises_of(found).of(GRAPH).ratio == 1 - graph.share < 0.7
@@ -152,21 +146,24 @@ def test_one_change_is_priced_as_the_list_prices_it(tmp_path):
 
 
 def test_a_promise_is_shown_with_the_measured_median():
-    variant = Variant((GRAPH,), "a graph", lambda: print)
-    rounds = {UNCHANGED: Rounds([100, 200, 100], []), "a graph": Rounds([50, 110, 52], [])}
-    turns = VariantRounds(rounds, {})
+    variant = Variant(names=(GRAPH,), what="a graph", build=lambda: print)
+    rounds = {
+        UNCHANGED: Rounds(step_ns=[100, 200, 100], host_ns=[]),
+        "a graph": Rounds(step_ns=[50, 110, 52], host_ns=[]),
+    }
+    turns = VariantRounds(rounds=rounds, reasons={})
     found = turns.compare(variant, Prediction(0.6, "as told"))
     assert (found["predicted_ns"], found["measured_ns"]) == (60, 52)
     assert found["error"] == pytest.approx(60 / 52 - 1)
-    assert found["moved"] == StepRatio(0.52, 0.5, 0.55)
+    assert found["moved"] == StepRatio(ratio=0.52, low=0.5, high=0.55)
     unasked = turns.compare(variant, Prediction(None, "not advised"))
     assert (unasked["predicted_ns"], unasked["error"], unasked["measured_ns"]) == (None, None, 52)
-    without = VariantRounds({UNCHANGED: rounds[UNCHANGED]}, {"a graph": "no device"})
+    without = VariantRounds(rounds={UNCHANGED: rounds[UNCHANGED]}, reasons={"a graph": "no device"})
     unable = without.compare(variant, Prediction(0.6, "as told"))
     assert (unable["predicted_ns"], unable.get("measured_ns")) == (60, None)
     assert unable["reason"] == "no device"
     # A larger batch is measured for as many samples.
-    larger = Variant((BATCH,), "a graph", lambda: print, samples=4)
+    larger = Variant(names=(BATCH,), what="a graph", build=lambda: print, samples=4)
     found = turns.compare(larger, Prediction(0.3, ""))
     assert (found["predicted_ns"], found["measured_ns"]) == (30, 13)
 
@@ -175,12 +172,14 @@ def test_a_change_that_fails_while_it_is_timed_is_left_out():
     def fails():
         raise RuntimeError("out of\nmemory")
 
-    plain = Runnable("mine:step", find_device("cpu"), lambda: None, {})
-    turns = take_turns(plain, [Variant((BATCH,), "larger", lambda: fails)], 1)
+    plain = Runnable(target="mine:step", device=find_device("cpu"), step=lambda: None, facts={})
+    turns = take_turns(plain, [Variant(names=(BATCH,), what="larger", build=lambda: fails)], 1)
     assert list(turns.rounds) == [UNCHANGED]
     assert turns.reasons == {"larger": "failed while it ran: RuntimeError: out of"}
     with pytest.raises(TracekitError, match="mine:step: failed while it ran"):
-        take_turns(Runnable("mine:step", find_device("cpu"), fails, {}), [], 1)
+        take_turns(
+            Runnable(target="mine:step", device=find_device("cpu"), step=fails, facts={}), [], 1
+        )
 
 
 # -- what is applied -------------------------------------------------------------------------------
@@ -189,7 +188,9 @@ def test_a_change_that_fails_while_it_is_timed_is_left_out():
 def variants(device: str, target="mlp-eager", listed=(), **options) -> dict[tuple, Variant]:
     """The variants for a device of that type, by their remedies. Without such a device, steps that
     use it fail."""
-    plain = Runnable(target, SimpleNamespace(type=device), lambda: None, {})
+    plain = Runnable(
+        target=target, device=SimpleNamespace(type=device), step=lambda: None, facts={}
+    )
     found = RemedyVariants(plain, Options(device=device, **options), promises(*listed)).all()
     return {each.names: each for each in found}
 
@@ -323,7 +324,7 @@ def test_promised_and_measured_are_shown_side_by_side(capsys):
     graph = Applied(
         remedies=[GRAPH], what="the step as a CUDA graph",
         arithmetic="cuda-graph saves 40.0 %, says the list", promised_ns=60_000,
-        measured_ns=52_000, moved=StepRatio(0.52, 0.5, 0.55), error=60 / 52 - 1,
+        measured_ns=52_000, moved=StepRatio(ratio=0.52, low=0.5, high=0.55), error=60 / 52 - 1,
     )  # fmt: skip
     tf32 = Applied(
         remedies=[TENSOR_CORES], what="products in TF32", reason="the device has no TF32",

@@ -187,7 +187,7 @@ def test_a_variant_that_fails_while_it_is_timed_does_not_stop_the_others(tmp_pat
         def step():
             raise RuntimeError("no\nmore")
 
-        return Runnable(found.target, found.device, step, found.facts)
+        return Runnable(target=found.target, device=found.device, step=step, facts=found.facts)
 
     monkeypatch.setattr(sweeping, "prepare", failing)
     found = sweep("mlp", tmp_path / "s.duckdb", variants=["eager", "torch-fused"], options=TINY)
@@ -254,7 +254,15 @@ def test_on_a_gpu_the_trace_adds_launches_busy_share_and_gains(tmp_path, capsys)
     assert large.gains.device > 0.4 > large.gains.host
     assert large.speedup == pytest.approx(500 / 6000)
     shapes = compare([small, large], "mlp-a")
-    found = Sweep("s.duckdb", "A100", "mlp-a", ["mlp-a", "mlp-b"], 2, [small, large], shapes)
+    found = Sweep(
+        database="s.duckdb",
+        device="A100",
+        baseline="mlp-a",
+        variants=["mlp-a", "mlp-b"],
+        captured=2,
+        points=[small, large],
+        shapes=shapes,
+    )
     reporter.render_sweep(found)
     shown = capsys.readouterr().out
     for column in ("host", "launches", "busy", "half host", "half device", "graph", "dilation"):

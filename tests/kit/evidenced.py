@@ -1,11 +1,24 @@
-"""Builds the evidence that a verdict rests on by keyword, without a trace."""
+"""Evidence that a verdict rests on, built by keyword without a trace, and cases of verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from tracekit.evidence.model import Evidence, Finding, Gpu, HostThread, Idle, Launch, Window
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tracekit.evidence.model import (
+    Evidence,
+    Finding,
+    Gpu,
+    HostThread,
+    Idle,
+    Launch,
+    Period,
+    Repetition,
+    Window,
+)
 from tracekit.replay.model import Causal, Gains
 from tracekit.replay.one_offs import OneOff
 from tracekit.thresholds import Thresholds
@@ -14,15 +27,42 @@ from tracekit.verdict.model import Verdict
 
 MS = 1_000_000
 SPAN_NS = 100 * MS
-WINDOW = Window("gpu_active", "GPU-active span", 0, SPAN_NS, SPAN_NS)
 
 
-def gpu(ops: int, busy_ns: int, comm_ns: int = 0, *, idle_ns: int) -> Gpu:
-    """A device whose ops are all launched kernels."""
-    return Gpu(
-        device_id=0, kernels=ops, gpu_ops=ops, linked=ops, busy_ns=busy_ns,
-        compute_ns=busy_ns - comm_ns, exposed_comm_ns=comm_ns, exposed_memcpy_ns=0, idle_ns=idle_ns,
-    )  # fmt: skip
+class Judged(Struct, frozen=True, kw_only=True):
+    """A case of a verdict: the evidence, and what the verdict on it is, has and lacks; None: it
+    does not matter here."""
+
+    evidence: Evidence
+    regime: str | None = None
+    bottleneck: str | None = None
+    confidence: str | None = None
+    begins: str = ""
+    """How the first sentence begins."""
+    says: Sequence[str] = ()
+    """Words that the sentences have."""
+    lacks: Sequence[str] = ()
+    """Words that they do not have."""
+
+    def check(self) -> None:
+        """Fails where the verdict is another one."""
+        verdict = judge(self.evidence)
+        expected = (self.regime, self.bottleneck, self.confidence)
+        found = (verdict.regime, verdict.bottleneck, verdict.confidence)
+        text = " ".join([verdict.headline, *verdict.why, *verdict.doubts, *verdict.try_next])
+        assert any(expected) or self.begins or self.says or self.lacks, "nothing is expected"
+        assert [a or b for a, b in zip(expected, found, strict=True)] == [*found]
+        assert verdict.headline.startswith(self.begins)
+        assert [words for words in self.says if words not in text] == [], text
+        assert [words for words in self.lacks if words in text] == []
+
+
+def judge(evidence: Evidence, thresholds: Thresholds | None = None) -> Verdict:
+    """The verdict on evidence."""
+    return judging.judge(evidence, thresholds or Thresholds())
+
+
+# -- evidence --------------------------------------------------------------------------------------
 
 
 def evidence(
@@ -41,48 +81,145 @@ def evidence(
     **context: Any,
 ) -> Evidence:
     """A window of 100 ms in which the device works for the share `busy` and otherwise waits for the
-    host; halving the sides and removing causes gains these shares of it."""
+    host; halving the sides and removing causes gains these shares of it. Other fields of `Evidence`
+    are given as they are."""
     busy_ns = round(busy * SPAN_NS)
     late_ns = SPAN_NS - busy_ns
     ranked = dict(sorted((removed or {}).items(), key=lambda item: -item[1]))
     untraced_ns = min(late_ns, round(ranked.get("unrecorded-time", 0.0) * SPAN_NS))
     causes = {"untraced": untraced_ns, "python": late_ns - untraced_ns}
     gains = Gains(
-        SPAN_NS - (recorder_ns or 0), host_gain, device_gain, ranked, host_gain, unknown,
-        work or {}, recorder_ns=recorder_ns,
+        window_ns=SPAN_NS - (recorder_ns or 0), host=host_gain, device=device_gain, removed=ranked,
+        cuda_graph=host_gain, unknown=unknown, work_ns=work or {}, recorder_ns=recorder_ns,
     )  # fmt: skip
-    given = {
+    usual = {
         "window": WINDOW,
-        "gpu": gpu(ops, busy_ns, idle_ns=late_ns),
-        "idle": Idle(late_ns, 0, 0, 0, 0, causes, late_ns),
-        "launch": Launch(ops, 6000, 9000, 6000, 5000, 1, 10_000),
+        "gpu": gpu(ops=ops, busy_ns=busy_ns, idle_ns=late_ns),
+        "idle": idle(host_late_ns=late_ns, causes=causes),
+        "launch": launch(count=ops),
         "ops": ops,
-        "causal": Causal(gains, flip, None, {"python": 1.0}, [], shift_ns, 0),
-        "health": [
-            each if isinstance(each, Finding) else Finding(each, "warning", "something", 1)
-            for each in health
-        ],
-    }
-    return Evidence(**(given | context))
+        "causal": Causal(
+            gains=gains, flip=flip, undilated=None, path={"python": 1.0}, links=[],
+            clock_shift_ns=shift_ns, edges_left_out=0,
+        ),
+        "health": [finding(each) if isinstance(each, str) else each for each in health],
+    }  # fmt: skip
+    return Evidence(**(usual | context))
 
 
 def host_evidence(
-    compute: float, dispatch: float = 0, python: float = 0, untraced: float = 0, launches: int = 0
+    *,
+    compute_ms: int,
+    dispatch_ms: int = 0,
+    python_ms: int = 0,
+    untraced_ms: int = 0,
+    launches: int = 0,
 ) -> Evidence:
-    """A window of 100 ms of a host without a device; times in ms."""
-    times = (round(each * MS) for each in (compute, dispatch, 0, python, 0, 0, 0, untraced))
-    return Evidence(window=WINDOW, host=HostThread(50, launches, *times), ops=50)
+    """A window of 100 ms of a host without a device."""
+    host = HostThread(
+        operators=50, launches=launches, compute_ns=compute_ms * MS, dispatch_ns=dispatch_ms * MS,
+        view_ns=0, python_ns=python_ms * MS, input_ns=0, compilation_ns=0, runtime_ns=0,
+        untraced_ns=untraced_ms * MS,
+    )  # fmt: skip
+    return Evidence(window=WINDOW, host=host, ops=50)
 
 
-def judge(found: Evidence, thresholds: Thresholds | None = None) -> Verdict:
-    """The verdict on evidence."""
-    return judging.judge(found, thresholds or Thresholds())
+# -- parts of it -----------------------------------------------------------------------------------
 
 
-def one_off(**given: Any) -> OneOff:
+def window(kind: str, name: str, start_ns: int, end_ns: int) -> Window:
+    """A window by its ends."""
+    span_ns = end_ns - start_ns
+    return Window(kind=kind, name=name, start_ns=start_ns, end_ns=end_ns, span_ns=span_ns)
+
+
+def period(window: Window, regime: str, cause: str | None = None, **context: Any) -> Period:
+    """A window of the trace, judged."""
+    absent = dict.fromkeys(("gpu", "idle", "host", "gains"))
+    return Period(window=window, regime=regime, bottleneck=cause, **(absent | context))
+
+
+def gpu(*, ops: int = 1000, busy_ns: int, comm_ns: int = 0, idle_ns: int) -> Gpu:
+    """A device whose ops are all launched kernels."""
+    return Gpu(
+        device_id=0, kernels=ops, gpu_ops=ops, linked=ops, busy_ns=busy_ns,
+        compute_ns=busy_ns - comm_ns, exposed_comm_ns=comm_ns, exposed_memcpy_ns=0, idle_ns=idle_ns,
+    )  # fmt: skip
+
+
+def idle(
+    *, host_late_ns: int, device_ns: int = 0, unlinked_ns: int = 0, causes: dict[str, int]
+) -> Idle:
+    """Idle time of which all that the host is late for would not be there without the host."""
+    return Idle(
+        host_late_ns=host_late_ns, device_ns=device_ns, device_in_launch_ns=0,
+        unlinked_ns=unlinked_ns, after_last_op_ns=0, causes=causes, waits_for_host_ns=host_late_ns,
+    )  # fmt: skip
+
+
+def late_for(*, python_ms: int = 0, untraced_ms: int = 0, device_ms: int = 0) -> Idle:
+    """Idle time in which the host is late: what it does, and the time that nothing explains."""
+    causes = {"python": python_ms * MS, "untraced": untraced_ms * MS}
+    return idle(host_late_ns=sum(causes.values()), device_ns=device_ms * MS, causes=causes)
+
+
+def launch(
+    *, count: int = 1000, delay_ns: int = 6000, call_ns: int = 5000, queue_depth: int = 1
+) -> Launch:
+    """How launches reach the device: by default, the device waits for each."""
+    return Launch(
+        count=count, delay_p50_ns=delay_ns, delay_p90_ns=9000, first_delay_p50_ns=delay_ns,
+        launch_call_p50_ns=call_ns, queue_depth_p50=queue_depth, dispatch_per_launch_ns=10_000,
+    )  # fmt: skip
+
+
+def finding(
+    code: str,
+    message: str = "something",
+    *,
+    severity: str = "warning",
+    count: int = 1,
+    time_ns: int | None = None,
+) -> Finding:
+    """A problem of the trace."""
+    return Finding(code=code, severity=severity, message=message, count=count, time_ns=time_ns)
+
+
+def with_gains(evidence: Evidence, **gains: Any) -> Evidence:
+    """The evidence with other gains."""
+    causal = evidence.causal
+    return replace(evidence, causal=replace(causal, gains=replace(causal.gains, **gains)))
+
+
+def with_links(evidence: Evidence, *links: dict[str, Any]) -> Evidence:
+    """The evidence with these links of the critical path."""
+    return replace(evidence, causal=replace(evidence.causal, links=[*links]))
+
+
+def one_off(**fields: Any) -> OneOff:
     """A call of 1 ms on the host that happened once."""
     usual = {
         "kind": "stretch", "event_id": 1, "start_ns": 0, "dur_ns": MS, "usual_ns": 0,
         "excess_ns": MS, "cause": "python", "name": "load", "begin": 0, "end": MS,
     }  # fmt: skip
-    return OneOff(**(usual | given))
+    return OneOff(**(usual | fields))
+
+
+# -- usual ones ------------------------------------------------------------------------------------
+
+WINDOW = window("gpu_active", "GPU-active span", 0, SPAN_NS)
+STEP = window("step", "ProfilerStep#1", 0, SPAN_NS)
+# A trace that is far longer than the span of its GPU ops.
+LONG = window("trace", "whole trace", -150 * MS, SPAN_NS + 200 * MS)
+PASSES = Repetition(gpu_ops=1000, repeated=1000, steps=1, names=50, passes=5)
+CUT = finding("truncated", "the end is missing: it stops inside an event", severity="error")
+# The host is late, for Python.
+LATE = {"busy": 0.1, "host_gain": 0.45}
+PYTHON = LATE | {"removed": {"python": 0.8}}
+TURNS = {"busy": 0.47, "host_gain": 0.26, "device_gain": 0.23, "removed": {"input": 0.5}}
+SPLIT = {"communication": 0.13, "memory-bandwidth": 0.11, "math": 0.08}
+RECORDED = {
+    "busy": 0.83, "recorder_ns": 8 * MS, "work": {"memory-bandwidth": 50 * MS},
+    "health": [finding("recorder_cost", "recording took about 8 % of it", severity="info",
+                       time_ns=8 * MS)],
+}  # fmt: skip

@@ -357,7 +357,15 @@ def test_a_device_that_is_busy_all_the_time_is_not_waiting_for_the_host(shared_v
     assert "+0.045 of the window: compute-bound" in " ".join(capsys.readouterr().out.split())
     # The map of other speeds agrees, though the replays alone say that a faster host gains more.
     gains = analysis.causal.gains
-    now = Speed(1, 1, 1, gains.window_ns, gains.host, gains.device, 0.0)
+    now = Speed(
+        host=1,
+        device=1,
+        network=1,
+        window_ns=gains.window_ns,
+        host_gain=gains.host,
+        device_gain=gains.device,
+        network_gain=0.0,
+    )
     assert slower_sides([now], analysis) == ["device"]
     assert min(min(each.host_gain, each.device_gain) for each in analysis.phases) > -0.1
 

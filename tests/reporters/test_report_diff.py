@@ -132,7 +132,21 @@ def test_the_waterfall_has_the_parts_that_changed(found):
 )
 def test_the_title_says_how_long_b_takes(a, b, told):
     span = {"metric": "span_ns", "a": a, "b": b}
-    assert Diff("a", "b", [span], [], [], [], [], [], [], []).title == told
+    assert (
+        Diff(
+            a="a",
+            b="b",
+            summary=[span],
+            waterfall=[],
+            classes=[],
+            kernels=[],
+            operators=[],
+            modules=[],
+            memory=[],
+            doubts=[],
+        ).title
+        == told
+    )
 
 
 def test_of_runs_that_take_equally_long_the_largest_change_is_said_without_leading(found):

@@ -147,7 +147,9 @@ def test_pages_that_do_not_fit_are_left_out_and_the_page_says_so(job, analyses, 
     monkeypatch.setattr(trace, "SECTIONS", ())
     subjects = [Subject(job, each) for each in in_order_of_interest(job)]
     for subject in subjects:
-        subject.judgement = Replayed(analyses[subject.trace_id - 1], [], None, [], [])
+        subject.judgement = Replayed(
+            analysis=analyses[subject.trace_id - 1], notes=[], interval=None, speeds=[], path=[]
+        )
     shown = ranks_view(job, analyses)
     text = reports.with_pages(shown, subjects[:2])
     assert f"2 of {RANKS} have a page of their own in this file" in text

@@ -38,7 +38,15 @@ def found_sweep():
             points.append(point(OTHER, batch, dim, None, None, None, "out of memory"))
         else:
             points.append(point(OTHER, batch, dim, 500 * dim, 2.0, "overhead-bound"))
-    return Sweep("a sweep.duckdb", "CPU", BASE, [BASE, OTHER], 0, points, compare(points, BASE))
+    return Sweep(
+        database="a sweep.duckdb",
+        device="CPU",
+        baseline=BASE,
+        variants=[BASE, OTHER],
+        captured=0,
+        points=points,
+        shapes=compare(points, BASE),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +94,14 @@ def test_every_figure_names_the_query_that_gives_its_rows(figures):
 
 def test_a_shell_runs_no_name_that_a_database_gives():
     points = [point("$(true)", batch, 64, 1000, 1.0) for batch in (1, 8)]
-    found = Sweep("s.duckdb", "CPU", "$(true)", ["$(true)"], 0, points, compare(points, "$(true)"))
+    found = Sweep(
+        database="s.duckdb",
+        device="CPU",
+        baseline="$(true)",
+        variants=["$(true)"],
+        captured=0,
+        points=points,
+        shapes=compare(points, "$(true)"),
+    )
     for figure in sweep_view(found).figures.values():
         assert figure.source.endswith("--param 'baseline=$(true)'")

@@ -390,8 +390,8 @@ def test_a_chart_is_drawn_only_where_its_values_differ(steps):
         ([0, 0, 0], False), ([0, 0, 1], True), ([7], False), ([None, None], False),
     ):  # fmt: skip
         rows = pl.DataFrame({"at": range(len(values)), "value": values})
-        assert Figure("", rows, steps, shows=["value"]).is_drawn is is_drawn
-        assert not Figure("", rows).is_drawn
+        assert Figure(says="", rows=rows, chart=steps, shows=["value"]).is_drawn is is_drawn
+        assert not Figure(says="", rows=rows).is_drawn
 
 
 @pytest.mark.parametrize(

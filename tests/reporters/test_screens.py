@@ -193,7 +193,9 @@ def test_a_window_that_shares_are_of_is_named_without_its_few_one_offs(
 def test_a_file_without_most_of_its_events_has_no_list_of_changes(advised, capsys, monkeypatch):
     analysis = advised("cuda-graph")
     trace = analysis.trace
-    thinned = Finding("thinned_file", "error", "only few events are in this file", 1)
+    thinned = Finding(
+        code="thinned_file", severity="error", message="only few events are in this file", count=1
+    )
     lines = screen(replace(analysis, trace=replace(trace, health=[thinned])), capsys, monkeypatch)
     assert "What to try next" in lines
     assert not any(line.startswith("What to change") for line in lines)

@@ -42,7 +42,10 @@ print("sqlite3" in sys.modules)
 def reading(monkeypatch, file, read):
     """What a plugin's reader makes of a file: for each process its metadata and its damage."""
     parts = {"NAME": "acme", "ENDINGS": [".acme"], "sniff": lambda opened: opened.head == b"acme"}
-    reader = Reader(SimpleNamespace(**parts, read=read), Plugin("tracekit-acme", "1", ()))
+    reader = Reader(
+        module=SimpleNamespace(**parts, read=read),
+        plugin=Plugin(name="tracekit-acme", version="1", entries=()),
+    )
     monkeypatch.setattr(formats, "plugged_readers", lambda: (reader,))
     for stream in formats.open_traces(str(file)):
         with stream:
@@ -56,7 +59,10 @@ def test_a_file_of_several_processes_is_several_traces_that_name_the_plugin(monk
     (tmp_path / "a.acme").write_bytes(b"acme")
 
     def read(opened):
-        return [OneProcess(f"pid {pid}", {"pid": pid}, lambda: iter([EVENT])) for pid in (1, 2)]
+        return [
+            OneProcess(name=f"pid {pid}", members={"pid": pid}, events=lambda: iter([EVENT]))
+            for pid in (1, 2)
+        ]
 
     found = list(reading(monkeypatch, tmp_path / "a.acme", read))
     assert found == [({"profiler": MARK, "pid": pid}, 1, None) for pid in (1, 2)]

@@ -70,7 +70,7 @@ def test_a_call_takes_no_longer_than_it_may_and_reads_no_more_than_it_shows(faul
 def test_a_server_to_profile_is_waited_for_no_longer_than_its_timeout(fault, tmp_path):
     said = "cannot be reached: |wrote no trace"
     with hostile(fault) as server, pytest.raises(TracekitError, match=said):
-        Server(server.url, tmp_path).capture(1, 0.05, 0.5, stacks=False, shapes=False)
+        Server(url=server.url, folder=tmp_path).capture(1, 0.05, 0.5, stacks=False, shapes=False)
 
 
 ODD = [

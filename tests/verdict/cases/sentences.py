@@ -1,0 +1,230 @@
+"""What the first sentence and the reasons say: evidence, and the verdict on it."""
+
+from tests.kit.evidenced import (
+    LATE,
+    LONG,
+    MS,
+    PYTHON,
+    SPLIT,
+    Judged,
+    evidence,
+    gpu,
+    late_for,
+    period,
+    with_gains,
+    with_links,
+)
+from tracekit.evidence.model import OneOffEvent, RankWait
+
+NIL = evidence(**LATE, work={"dispatch": 60}, removed={"dispatch": 0.0})
+SWITCHES = {
+    "kineto": "record_shapes=True", "nsys": "--pytorch=autograd-shapes-nvtx",
+    "rocprofv3": "rocprofv3 records none", "jax": "its profiler records none",
+    "perfetto": "record_shapes=True",
+}  # fmt: skip
+
+
+def launching(*, longest_ms):
+    link = {"cause": "launch", "name": "hipLaunchKernel", "dur_ns": longest_ms * MS}
+    return with_links(evidence(**LATE, removed={"launch": 0.8}), link)
+
+
+def happened_once():
+    event = OneOffEvent(
+        start_ns=0, dur_ns=90 * MS, usual_ns=10 * MS, excess_ns=80 * MS, kind="stretch",
+        side="host", cause="launch", name="cudaLaunchKernel", place=None,
+    )  # fmt: skip
+    return with_gains(evidence(**PYTHON, one_offs=[event]), window_ns=20 * MS, one_offs_ns=80 * MS)
+
+
+def waits_for_rank(*, ms):
+    return RankWait(
+        type="alltoall", count=1, wait_ns=ms * MS, longest_type="alltoall", longest_ns=ms * MS
+    )
+
+
+CASES = {
+    "a close call that the host loses": Judged(
+        evidence=evidence(host_gain=0.09, device_gain=0.04, removed={"python": 0.1}),
+        begins="The host holds this run up, with the GPU close behind: it runs Python",
+    ),
+    "a close call that the device loses": Judged(
+        evidence=evidence(busy=0.9, host_gain=0.06, device_gain=0.09),
+        says=["the host close behind"],
+    ),
+    "a host that hardly gains": Judged(
+        evidence=evidence(busy=0.96, host_gain=0.3, device_gain=0.09),
+        lacks=["close behind"],
+    ),
+    "a device that is far from close behind": Judged(
+        evidence=evidence(busy=0.1, host_gain=0.4, removed={"python": 0.4}),
+        lacks=["close behind"],
+    ),
+    "a verdict that flips at some speed": Judged(
+        evidence=evidence(busy=0.1, host_gain=0.4, flip=2.3),
+        says=["2.3 times faster"],
+    ),
+    "a verdict that flips at a speed beyond any meaning": Judged(
+        evidence=evidence(busy=0.1, host_gain=0.4, flip=47.0),
+        lacks=["times faster"],
+    ),
+    "one long operator of a cause that gains nothing if it is removed": Judged(
+        evidence=with_links(
+            NIL, {"cause": "dispatch", "name": "CompiledFunction", "dur_ns": 8 * MS},
+        ),
+        says=["it dispatches operators"], lacks=["CompiledFunction"],
+    ),
+    "causes of which none leads": Judged(
+        evidence=evidence(busy=0.98, device_gain=0.4, removed=SPLIT),
+        begins="The GPU holds this run up: communication and memory limit it alike.",
+    ),
+    "small kernels without gaps, and another cause": Judged(
+        evidence=evidence(
+            busy=0.98, device_gain=0.4, removed={"latency": 0.12, "memory-bandwidth": 0.11},
+        ),
+        begins="The GPU holds this run up: small kernels and memory limit it alike.",
+    ),
+    "four causes of which none leads": Judged(
+        evidence=evidence(
+            busy=0.98, device_gain=0.4,
+            removed={
+                "latency": 0.12, "memory-bandwidth": 0.12, "communication": 0.12, "copy": 0.12,
+            },
+        ),
+        begins=(
+            "The GPU holds this run up, and no single cause leads: communication, copies, memory, "
+            "small kernels."
+        ),
+    ),
+    "kernels of unknown limit": Judged(
+        evidence=evidence(
+            busy=0.98, device_gain=0.4, removed={"math-or-memory": 0.4},
+            dominant="matrix products take 66.0 % of kernel time",
+        ),
+        begins=(
+            "The GPU holds this run up: matrix products take 66.0 % of kernel time; the trace does"
+        ),
+    ),
+    "long kernels of few blocks, and a remedy for them": Judged(
+        evidence=evidence(
+            busy=0.98, device_gain=0.4, removed={"latency": 0.6}, advised="latency",
+            advised_share=0.5, advised_remedy="fill-the-device",
+        ),
+        begins="The GPU holds this run up: kernels of few blocks leave most of it idle.",
+    ),
+    "time in which nothing was recorded, and Python": Judged(
+        evidence=evidence(**LATE, removed={"unrecorded-time": 0.6, "python": 0.3}),
+        bottleneck="unrecorded-time", confidence="medium",
+        begins=(
+            "The host holds this run up: nothing was recorded on it while the GPU waited for 60 ms."
+        ),
+    ),
+    "time in which nothing was recorded, and short stretches that count as Python": Judged(
+        evidence=evidence(
+            **LATE, removed={"unrecorded-time": 0.5, "python": 0.3},
+            idle=late_for(python_ms=10, untraced_ms=60),
+        ),
+        bottleneck="unrecorded-time", says=["while the GPU waited for 60 ms."],
+    ),
+    "time in which nothing was recorded but on other threads": Judged(
+        evidence=evidence(
+            **LATE, removed={"unrecorded-time": 0.6, "python": 0.3},
+            meanwhile=[
+                {"name": "api.py(3): block", "activity": "python", "share": 0.6},
+                {"name": "execute", "activity": "dispatch", "share": 0.5},
+                {"name": "allocations", "activity": "allocation", "share": 0.35},
+            ],
+        ),
+        bottleneck="unrecorded-time",
+        begins=(
+            "The host holds this run up: nothing was recorded on it while the GPU waited for 60 "
+            "ms, in allocations (35.0 % of that) and block (60.0 % of that)."
+        ),
+    ),
+    "a launch that takes more than all others": Judged(
+        evidence=launching(longest_ms=41),
+        begins="The host holds this run up: one call, hipLaunchKernel, takes 41 ms",
+    ),
+    "a launch that takes no more than others": Judged(
+        evidence=launching(longest_ms=39),
+        begins="The host holds this run up: it launches work call by call",
+    ),
+    "a window that mostly happened once": Judged(
+        evidence=happened_once(),
+        begins=(
+            "80.0 % of the GPU-active span happened once, led by cudaLaunchKernel of 80 ms. In the "
+            "other 20 ms, the host holds this run up"
+        ),
+    ),
+    # Halving the device's work gains half of the wait.
+    "a collective that waits for another rank": Judged(
+        evidence=evidence(
+            busy=0.5, host_gain=0.2, device_gain=0.22,
+            gpu=gpu(busy_ns=50 * MS, comm_ns=42 * MS, idle_ns=50 * MS),
+            removed={"communication": 0.42, "dispatch": 0.3}, rank_wait=waits_for_rank(ms=40),
+        ),
+        bottleneck="communication",
+        begins=(
+            "This rank waits 40 ms of 100 ms in one all-to-all, probably for a later rank; apart "
+            "from that, the host holds this run up: it dispatches operators"
+        ),
+    ),
+    "a collective that waits for another rank, and advice on the host's waits": Judged(
+        evidence=evidence(
+            busy=0.5, host_gain=0.3, gpu=gpu(busy_ns=50 * MS, comm_ns=30 * MS, idle_ns=50 * MS),
+            removed={"dispatch": 0.3}, advised="sync", advised_share=0.4,
+            rank_wait=waits_for_rank(ms=20),
+        ),
+        bottleneck="sync",
+        says=["apart from that, the host holds this run up: it waits for the GPU"],
+    ),
+    "a collective whose wait for a rank is a smaller part": Judged(
+        evidence=evidence(
+            busy=0.3, host_gain=0.35, gpu=gpu(busy_ns=30 * MS, comm_ns=15 * MS, idle_ns=70 * MS),
+            removed={"dispatch": 0.6, "communication": 0.15}, rank_wait=waits_for_rank(ms=12),
+        ),
+        bottleneck="dispatch",
+        begins=(
+            "The host holds this run up: it dispatches operators while the GPU waits. This rank "
+            "waits 12 ms of 100 ms in one all-to-all, probably for a later rank."
+        ),
+    ),
+    "collectives that hardly wait": Judged(
+        evidence=evidence(
+            **LATE,
+            rank_wait=RankWait(
+                type="", count=9, wait_ns=9 * MS, longest_type="allgather", longest_ns=8 * MS,
+            ),
+        ),
+        begins="The host holds this run up",
+    ),
+    **{
+        f"shapes that {profiler} did not record": Judged(
+            evidence=evidence(
+                busy=1, device_gain=0.5, removed={"math-or-memory": 0.5}, profiler=profiler
+            ),
+            says=[switch], lacks=["{"],
+        )
+        for profiler, switch in SWITCHES.items()
+    },
+    "a span that starts late, which another sentence says": Judged(
+        evidence=evidence(
+            busy=1, device_gain=0.5, removed={"math": 0.5}, health=["started_late"],
+            windows=[period(LONG, "unknown")],
+        ),
+        lacks=["That is without"],
+    ),
+    "a span that starts with its first launch": Judged(
+        evidence=evidence(
+            busy=1, device_gain=0.5, removed={"math": 0.5}, windows=[period(LONG, "unknown")],
+        ),
+        says=["That is without"],
+    ),
+    "work in less than half of the trace": Judged(
+        evidence=evidence(**PYTHON, windows=[period(LONG, "overhead-bound")]),
+        says=[
+            "without 150 ms before the first GPU op and 200 ms after the last GPU op, in a trace "
+            "of",
+        ],
+    ),
+}  # fmt: skip
