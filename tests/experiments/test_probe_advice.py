@@ -2,7 +2,6 @@
 
 import json
 import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -188,9 +187,9 @@ def test_a_change_that_fails_while_it_is_timed_is_left_out():
 def variants(device: str, target="mlp-eager", listed=(), **options) -> dict[tuple, Variant]:
     """The variants for a device of that type, by their remedies. Without such a device, steps that
     use it fail."""
-    plain = Runnable(
-        target=target, device=SimpleNamespace(type=device), step=lambda: None, facts={}
-    )
+    import torch
+
+    plain = Runnable(target=target, device=torch.device(device), step=lambda: None, facts={})
     found = RemedyVariants(plain, Options(device=device, **options), promises(*listed)).all()
     return {each.names: each for each in found}
 

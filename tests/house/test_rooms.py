@@ -119,6 +119,36 @@ def test_no_two_classes_have_one_name():
     assert [name for name, classes in named.items() if classes > 1] == []
 
 
+@cache
+def structs() -> set[str]:
+    """The names of the package's structs."""
+    classes = [
+        (node.name, {getattr(base, "id", "") for base in node.bases})
+        for tree in modules().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    ]
+    names: set[str] = set()
+    while more := {name for name, bases in classes if bases & (names | {"Struct"})} - names:
+        names |= more
+    return names
+
+
+def test_tests_build_structs_by_keyword():
+    for path in (ROOT / "tests").rglob("*.py"):
+        nodes = [*ast.walk(ast.parse(path.read_text()))]
+        imported = {
+            name.asname or name.name
+            for node in nodes
+            if isinstance(node, ast.ImportFrom)
+            if (node.module or "").removeprefix("tracekit.") in modules()
+            for name in node.names
+            if name.name in structs()
+        }
+        calls = [each for each in nodes if isinstance(each, ast.Call) and each.args]
+        assert [(path.name, each.lineno) for each in calls if _name_of(each.func) in imported] == []
+
+
 def test_each_package_and_each_file_of_queries_ships():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     rooms = {".".join(file.parent.relative_to(ROOT).parts) for file in PACKAGE.rglob("__init__.py")}

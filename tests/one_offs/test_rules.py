@@ -1,12 +1,8 @@
 """Rules on candidates, and what is said of an event, without a trace."""
 
-from types import SimpleNamespace
-
-import numpy as np
-
 from tests.kit.atoms import MS
 from tests.kit.evidenced import one_off
-from tracekit.causes import CAUSES
+from tests.kit.graphs import graph
 from tracekit.evidence.collect import events_of
 from tracekit.replay.one_offs import is_not_the_only_input, takes_longer, waits_for_no_turn
 from tracekit.thresholds import Thresholds
@@ -18,24 +14,18 @@ def test_an_event_of_usual_length_is_not_a_one_off():
 
 
 def test_a_thread_that_stands_still_while_another_one_launches_is_not_a_one_off():
-    launches = {"call": np.arange(0, MS, MS // 10), "linked": np.ones(10, bool)}
+    threads = [[("python", 9 * MS)]] * 2
     for thread in (0, 1):
-        device = SimpleNamespace(thread=np.full(10, thread), **launches)
-        graph = SimpleNamespace(device=device, host=SimpleNamespace(origin_ns=0, span_ns=9 * MS))
-        assert waits_for_no_turn(one_off(), graph, Thresholds()) is (thread == 0)
+        launching = graph(threads, [(thread, at) for at in range(0, MS, MS // 10)])
+        assert waits_for_no_turn(one_off(), launching, Thresholds()) is (thread == 0)
 
 
 def test_input_that_nothing_is_compared_with_is_not_a_one_off():
-    device = SimpleNamespace(call=np.array([2 * MS]), linked=np.ones(1, bool))
     for later in ("python", "input"):
-        host = SimpleNamespace(
-            origin_ns=0, span_ns=9 * MS, borders=np.array([0, MS, 3 * MS, 4 * MS]),
-            cause=np.array([CAUSES.index(each) for each in ("input", "dispatch", later)]),
-        )  # fmt: skip
-        found = is_not_the_only_input(
-            one_off(cause="input"), SimpleNamespace(device=device, host=host), Thresholds()
-        )
-        assert found is (later == "input")
+        stretches = [("input", MS), ("dispatch", 2 * MS), (later, 6 * MS)]
+        loading = graph([stretches], [(0, 2 * MS)])
+        is_one_off = is_not_the_only_input(one_off(cause="input"), loading, Thresholds())
+        assert is_one_off is (later == "input")
 
 
 def test_events_cut_off_by_the_end_of_the_recording_are_not_listed():
@@ -50,8 +40,8 @@ def test_the_parts_of_a_step_are_one_event_with_the_excess_of_all_threads():
 
 def test_the_parts_of_a_step_on_the_device_are_one_event_for_each_cause():
     step = {"kind": "step", "event_id": None, "ops": frozenset([1])}
-    found = events_of([one_off(**step, cause="math"), one_off(**step, cause="copy")], {})
-    assert [(each.side, each.cause) for each in found] == [("device", "math"), ("device", "copy")]
+    events = events_of([one_off(**step, cause="math"), one_off(**step, cause="copy")], {})
+    assert [(each.side, each.cause) for each in events] == [("device", "math"), ("device", "copy")]
 
 
 def test_an_event_is_listed_with_its_place_and_a_capture_as_one():
