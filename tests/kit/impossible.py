@@ -1,38 +1,32 @@
-"""What no output may say, whatever its trace: a guard for the answers of all tests.
+"""What no answer may say, whatever its trace: a guard for the answers of all tests.
 
-`said(Answer(...))` gives a sentence for each thing that cannot be true. A rule is a function in
-`RULES`; it reads the parts of an answer that it is about, and passes over those that are not given.
+`impossible_claims(Answer(...))` gives a sentence for each thing that cannot be true. A rule is a
+function in `RULES`; it reads the parts of an answer that it is about, and skips those that are not
+given. The rules here are about the JSON; those of tests/kit/impossible_texts.py about sentences,
+tables and the page.
 """
 
 from __future__ import annotations
 
-import html
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import reduce
-from operator import getitem
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from tests.kit.answered import (
-    PERCENT,
-    TIME,
     Answer,
     Json,
     advice_lists,
-    lengths_of,
     numbers,
-    percent_of,
     periods,
-    rows_after,
     sentences,
     shapes_by_step,
     shown,
 )
+from tests.kit.impossible_texts import TEXT_RULES, Rule
 from tracekit.database.remedies import remedy
 from tracekit.verdict.model import Analysis
 
 
-def said(answer: Answer) -> list[str]:
+def impossible_claims(answer: Answer) -> list[str]:
     """The impossible things that an answer says, each after the name of its rule."""
     return [f"{rule.__name__}: {each}" for rule in RULES for each in rule(answer)]
 
@@ -40,7 +34,7 @@ def said(answer: Answer) -> list[str]:
 def require_possible(answer: Answer | Analysis) -> None:
     """Fails where an answer says something impossible; of an analysis, in its JSON and on the
     console."""
-    wrong = said(shown(answer) if isinstance(answer, Analysis) else answer)
+    wrong = impossible_claims(shown(answer) if isinstance(answer, Analysis) else answer)
     assert not wrong, "\n".join(wrong)
 
 
@@ -195,114 +189,9 @@ def prices_have_one_base(answer: Answer) -> Iterator[str]:
             ns = recorded_ns if remedy(each["remedy"]).is_apart else whole_ns
             if each["share"] is not None and ns and not _near(each["share"], each["saves_ns"] / ns):
                 yield f"{each['remedy']} saves {each['saves_ns']:,} ns, {each['share']:.3%}"
-    head = re.search(
-        rf"^What to change.* saves +of (?:the step's |the other )?({TIME})$", answer.screen, re.M
-    )
-    for line in rows_after(answer.screen, head):
-        if row := re.search(rf"({TIME}) +({PERCENT})$", line):
-            yield from _quoted(row[2], row[1], head[1] if head else "", line)
-
-
-# -- sentences -------------------------------------------------------------------------------------
-
-# What a device can do, as queries/trace/health.sql and the page name it.
-_PEAKS = re.compile("peak|roof|memory bandwidth|link to the host")
-_OVER = re.compile(r"(?<![\d.])([\d,]{3,}(?:\.\d+)?) %([^.;:]{0,24})")
-
-
-def no_share_is_over_100(answer: Answer) -> Iterator[str]:
-    """No sentence and no table says more than 100 %, unless something gets longer, or of what a
-    device can do, in a verdict that is doubtful or unknown."""
-    verdict = (answer.analysis or {}).get("verdict") or {}
-    page = re.sub(r"(?s)<(script|style).*?</\1>|<[^>]*>", " ", answer.page)
-    texts = (answer.screen, answer.full, answer.several, html.unescape(page))
-    for text in (*sentences(verdict), *(" ".join(each.split()) for each in texts)):
-        for over in _OVER.finditer(text):
-            is_change = text[: over.start()].endswith("+") or re.search(
-                "longer|slower|more", over[2]
-            )
-            if float(over[1].replace(",", "")) <= 100 or is_change:
-                continue
-            is_peak = _PEAKS.search(text[over.end(1) : over.end(1) + 40])
-            is_sure = not verdict.get("doubts", True) and verdict["confidence"] != "none"
-            if not is_peak or is_sure:
-                yield f"{over[1]} %: {_around(text, over.start())}"
-
-
-_BUSY = re.compile(rf"^The \w+ was busy for ({PERCENT}) of (.+?) \(({TIME}) of ({TIME})\)\.")
-_REMOVING = re.compile(rf"^Removing (\S+) would save at most ({PERCENT}) \(({TIME})\)")
-
-
-def sentences_agree_with_the_json(answer: Answer) -> Iterator[str]:
-    """The numbers of a sentence are those of the row that it names."""
-    found = answer.analysis or {}
-    verdict = found.get("verdict")
-    if not verdict:
-        return
-    judged, savings = found["judged"], {e["remove"]: e for e in verdict["savings"]}
-    for text in sentences(verdict):
-        if match := _BUSY.search(text):
-            yield from _quoted(match[1], match[3], match[4], text)
-            gpu = judged["gpu"] or {"busy_ns": -1}
-            yield from _equal(match[3], gpu["busy_ns"], text)
-            yield from _equal(match[4], judged["window"]["span_ns"], text)
-        if match := _REMOVING.search(text):
-            if match[1] not in savings:
-                yield f"no saving is of {match[1]}: {text}"
-            else:
-                yield from _equal(match[3], savings[match[1]]["saves_at_most_ns"], text)
-    first = max((e["saves_at_most_ns"] for e in verdict["savings"]), default=0)
-    if verdict["savings"] and verdict["savings"][0]["saves_at_most_ns"] < first:
-        yield f"the first saving is not the largest: {verdict['savings']}"
-    recurring = [e["share"] for e in found["advice"] if e["share"] is not None]
-    nothing = re.compile(r"^No remedy .* would save ([\d.]+) %")
-    for text in sentences(verdict):
-        match = nothing.search(text)
-        if match and max(recurring, default=0.0) >= float(match[1]) / 100:
-            yield f"{max(recurring):.1%} is listed, but: {text}"
-
-
-def tables_agree(answer: Answer) -> Iterator[str]:
-    """The rows of a table of shares add up to 100 %, and each is its time over the whole."""
-    heads = (
-        (answer.screen, re.compile(rf"^Where the \w+'s ({TIME}) went$", re.M)),
-        (answer.full, re.compile(rf"^Where the time went \(.*?({TIME}) = 100 %", re.M)),
-    )
-    for text, pattern in heads:
-        head, shares = pattern.search(text), []
-        for line in rows_after(text, head):
-            if (row := re.search(rf"({TIME}) +({PERCENT})(?: |$)", line)) and head:
-                shares.append(percent_of(row[2]))
-                yield from _quoted(row[2], row[1], head[1], line)
-        if shares and sum(shares) < 100 - _rounded(shares):
-            yield f"the rows under {head and head[0]!r} add up to {sum(shares):.1f} %"
-        yield from _over_100(head, shares)
-    others = (
-        (answer.full, "^Top kernels.*$"),
-        (answer.full, "^Critical path.*$"),
-        (answer.several, r"^.*\(of all waiting\).*$"),
-    )
-    for text, title in others:
-        head = re.search(title, text, re.M)
-        found = (re.search(PERCENT, line) for line in rows_after(text, head))
-        yield from _over_100(head, [percent_of(each[0]) for each in found if each])
-
-
-def a_page_says_what_the_json_says(answer: Answer) -> Iterator[str]:
-    """The numbers of a page are those at their places in the JSON, its parts the whole window."""
-    if not answer.page or not answer.analysis:
-        return
-    for value, key in re.findall(r'<data value="([^"]*)" data-key="([^"]+)">', answer.page):
-        said: Any = reduce(getitem, key.split("."), answer.analysis)
-        if type(said)(value) != said:
-            yield f"the page says that {key} is {value}"
-    parts = [int(each) for each in re.findall(r'<data value="(-?\d+)" data-part=', answer.page)]
-    if sum(parts) not in (0, answer.analysis["judged"]["window"]["span_ns"]):
-        yield f"the page's parts add up to {sum(parts):,} ns"
 
 
 # -- what a trace can tell -------------------------------------------------------------------------
-
 
 # A list of kernels this long may leave out some.
 _LISTED = 10
@@ -334,30 +223,14 @@ def advice_fits_the_trace(answer: Answer) -> Iterator[str]:
     found = answer.analysis
     advised = {each["remedy"] for each in found["advice"]} if found else ()
     if found and "few-shapes" in advised:
-        said = " ".join(sentences(found["verdict"]))
-        if "A single pass was" in said or len(found["steps"]) == 1:
+        text = " ".join(sentences(found["verdict"]))
+        if "A single pass was" in text or len(found["steps"]) == 1:
             yield "few-shapes is advised for a single pass"
         shapes = shapes_by_step(answer.events)
         if len(shapes) > 1 and all(each == shapes[0] for each in shapes):
             yield "few-shapes is advised, and every step has the same shapes"
     if found and not found["gpu"] and "cuda-graph" in advised:
         yield "a graph is advised for a trace without a device's ops"
-
-
-# Words of accelerators' names that are not GPUs, and what they are called.
-_OTHER_DEVICES = {r"\bTPU": "TPU", r"Ascend|\bNPU": "NPU", r"Gaudi|\bHPU": "HPU", r"\bMTIA": "MTIA"}
-
-
-def devices_have_their_name(answer: Answer) -> Iterator[str]:
-    """A device that says what it is, is not called a GPU."""
-    if not (found := answer.analysis):
-        return
-    for pattern, word in _OTHER_DEVICES.items():
-        named = [each for each in found["trace"]["devices"] if each]
-        if named and all(re.search(pattern, each) for each in named):
-            for text in [found["trace"]["device_word"], *sentences(found["verdict"])]:
-                if re.search(r"\bGPU\b", text):
-                    yield f"{named[0]} is a {word}: {text}"
 
 
 # -- several traces --------------------------------------------------------------------------------
@@ -397,8 +270,6 @@ def what_differs_is_not_unchanged(answer: Answer) -> Iterator[str]:
         yield f"the step did not change: {lengths}"
 
 
-Rule = Callable[[Answer], Iterator[str]]
-
 RULES: tuple[Rule, ...] = (
     nothing_is_negative,
     windows_end_after_they_start,
@@ -406,16 +277,12 @@ RULES: tuple[Rule, ...] = (
     shares_add_up,
     nothing_saves_more_than_all,
     prices_have_one_base,
-    no_share_is_over_100,
-    sentences_agree_with_the_json,
-    tables_agree,
-    a_page_says_what_the_json_says,
     high_confidence_has_no_doubt,
     high_confidence_has_repetition,
     advice_fits_the_trace,
-    devices_have_their_name,
     ranks_wait_no_longer_than_they_run,
     what_differs_is_not_unchanged,
+    *TEXT_RULES,
 )
 
 
@@ -426,16 +293,6 @@ def _judged_ns(found: Json) -> int:
     """The length that savings are of."""
     gains, window = found["judged"]["gains"], found["judged"]["window"]
     return int(gains["window_ns"] if gains else window["span_ns"])
-
-
-def _rounded(shares: Sequence[float]) -> float:
-    """How far the sum of rounded shares may be from that of the exact ones."""
-    return 0.05 * len(shares) + 0.06
-
-
-def _over_100(head: re.Match[str] | None, shares: Sequence[float]) -> Iterator[str]:
-    if head and sum(shares) > 100 + _rounded(shares):
-        yield f"the rows under {head[0]!r} add up to {sum(shares):.1f} %"
 
 
 def _sums(what: str, parts: Json, names: tuple[str, ...], whole: int) -> Iterator[str]:
@@ -454,22 +311,3 @@ def _whole(what: str, shares: Iterable[float], whole: float = 1.0) -> Iterator[s
 
 def _near(a: float, b: float) -> bool:
     return abs(a - b) <= 1e-6 * max(1.0, abs(a), abs(b))
-
-
-def _equal(time: str, ns: int, text: str) -> Iterator[str]:
-    least, most = lengths_of(time)
-    if not least - 1 <= ns <= most + 1:
-        yield f"{time} is {ns:,} ns: {text}"
-
-
-def _quoted(share: str, part: str, whole: str, text: str) -> Iterator[str]:
-    """A share in a text, of a part in a whole."""
-    (least, most), (short, long) = lengths_of(part), lengths_of(whole)
-    if short <= 0:
-        return
-    if not 100 * least / long - 0.11 <= percent_of(share) <= 100 * most / short + 0.11:
-        yield f"{part} of {whole} is not {share}: {text.strip()}"
-
-
-def _around(text: str, at: int) -> str:
-    return " ".join(text[max(0, at - 60) : at + 60].split())
