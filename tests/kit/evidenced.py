@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tracekit.causes import words
 from tracekit.evidence.model import (
     Evidence,
     Finding,
@@ -27,6 +28,11 @@ from tracekit.verdict.model import Verdict
 
 MS = 1_000_000
 SPAN_NS = 100 * MS
+# The words of queries/words.csv: tests say which of them a sentence has, so a word is changed there
+# alone.
+HOST_DOES, DEVICE_DOES, LIMITS, TURNS_ARE = (
+    words(kind) for kind in ("host_does", "device_does", "device_limits", "takes_turns")
+)
 
 
 class Judged(Struct, frozen=True, kw_only=True):

@@ -1,7 +1,10 @@
 """What the first sentence and the reasons say: evidence, and the verdict on it."""
 
 from tests.kit.evidenced import (
+    DEVICE_DOES,
+    HOST_DOES,
     LATE,
+    LIMITS,
     LONG,
     MS,
     PYTHON,
@@ -46,7 +49,7 @@ def waits_for_rank(*, ms):
 CASES = {
     "a close call that the host loses": Judged(
         evidence=evidence(host_gain=0.09, device_gain=0.04, removed={"python": 0.1}),
-        begins="The host holds this run up, with the GPU close behind: it runs Python",
+        begins=f"The host holds this run up, with the GPU close behind: {HOST_DOES['python']}.",
     ),
     "a close call that the device loses": Judged(
         evidence=evidence(busy=0.9, host_gain=0.06, device_gain=0.09),
@@ -72,17 +75,23 @@ CASES = {
         evidence=with_links(
             NIL, {"cause": "dispatch", "name": "CompiledFunction", "dur_ns": 8 * MS},
         ),
-        says=["it dispatches operators"], lacks=["CompiledFunction"],
+        says=[HOST_DOES["dispatch"]], lacks=["CompiledFunction"],
     ),
     "causes of which none leads": Judged(
         evidence=evidence(busy=0.98, device_gain=0.4, removed=SPLIT),
-        begins="The GPU holds this run up: communication and memory limit it alike.",
+        begins=(
+            f"The GPU holds this run up: {LIMITS['communication']} and "
+            f"{LIMITS['memory-bandwidth']} limit it alike."
+        ),
     ),
     "small kernels without gaps, and another cause": Judged(
         evidence=evidence(
             busy=0.98, device_gain=0.4, removed={"latency": 0.12, "memory-bandwidth": 0.11},
         ),
-        begins="The GPU holds this run up: small kernels and memory limit it alike.",
+        begins=(
+            f"The GPU holds this run up: {LIMITS['small']} and {LIMITS['memory-bandwidth']} limit "
+            "it alike."
+        ),
     ),
     "four causes of which none leads": Judged(
         evidence=evidence(
@@ -92,8 +101,9 @@ CASES = {
             },
         ),
         begins=(
-            "The GPU holds this run up, and no single cause leads: communication, copies, memory, "
-            "small kernels."
+            "The GPU holds this run up, and no single cause leads: "
+            f"{LIMITS['communication']}, {LIMITS['copy']}, {LIMITS['memory-bandwidth']}, "
+            f"{LIMITS['small']}."
         ),
     ),
     "kernels of unknown limit": Judged(
@@ -102,7 +112,8 @@ CASES = {
             dominant="matrix products take 66.0 % of kernel time",
         ),
         begins=(
-            "The GPU holds this run up: matrix products take 66.0 % of kernel time; the trace does"
+            f"{DEVICE_DOES['math-or-memory']}: matrix products take 66.0 % of kernel time; the "
+            "trace does"
         ),
     ),
     "long kernels of few blocks, and a remedy for them": Judged(
@@ -110,21 +121,19 @@ CASES = {
             busy=0.98, device_gain=0.4, removed={"latency": 0.6}, advised="latency",
             advised_share=0.5, advised_remedy="fill-the-device",
         ),
-        begins="The GPU holds this run up: kernels of few blocks leave most of it idle.",
+        begins=DEVICE_DOES["fill-the-device"],
     ),
     "time in which nothing was recorded, and Python": Judged(
         evidence=evidence(**LATE, removed={"unrecorded-time": 0.6, "python": 0.3}),
         bottleneck="unrecorded-time", confidence="medium",
-        begins=(
-            "The host holds this run up: nothing was recorded on it while the GPU waited for 60 ms."
-        ),
+        begins=f"The host holds this run up: {HOST_DOES['unrecorded-time']} for 60 ms.",
     ),
     "time in which nothing was recorded, and short stretches that count as Python": Judged(
         evidence=evidence(
             **LATE, removed={"unrecorded-time": 0.5, "python": 0.3},
             idle=late_for(python_ms=10, untraced_ms=60),
         ),
-        bottleneck="unrecorded-time", says=["while the GPU waited for 60 ms."],
+        bottleneck="unrecorded-time", says=[f"{HOST_DOES['unrecorded-time']} for 60 ms."],
     ),
     "time in which nothing was recorded but on other threads": Judged(
         evidence=evidence(
@@ -137,8 +146,8 @@ CASES = {
         ),
         bottleneck="unrecorded-time",
         begins=(
-            "The host holds this run up: nothing was recorded on it while the GPU waited for 60 "
-            "ms, in allocations (35.0 % of that) and block (60.0 % of that)."
+            f"The host holds this run up: {HOST_DOES['unrecorded-time']} for 60 ms, in allocations "
+            "(35.0 % of that) and block (60.0 % of that)."
         ),
     ),
     "a launch that takes more than all others": Judged(
@@ -147,7 +156,7 @@ CASES = {
     ),
     "a launch that takes no more than others": Judged(
         evidence=launching(longest_ms=39),
-        begins="The host holds this run up: it launches work call by call",
+        begins=f"The host holds this run up: {HOST_DOES['launch']}.",
     ),
     "a window that mostly happened once": Judged(
         evidence=happened_once(),
@@ -166,7 +175,7 @@ CASES = {
         bottleneck="communication",
         begins=(
             "This rank waits 40 ms of 100 ms in one all-to-all, probably for a later rank; apart "
-            "from that, the host holds this run up: it dispatches operators"
+            f"from that, the host holds this run up: {HOST_DOES['dispatch']}."
         ),
     ),
     "a collective that waits for another rank, and advice on the host's waits": Judged(
@@ -176,7 +185,7 @@ CASES = {
             rank_wait=waits_for_rank(ms=20),
         ),
         bottleneck="sync",
-        says=["apart from that, the host holds this run up: it waits for the GPU"],
+        says=[f"apart from that, the host holds this run up: {HOST_DOES['sync']}."],
     ),
     "a collective whose wait for a rank is a smaller part": Judged(
         evidence=evidence(
@@ -185,8 +194,8 @@ CASES = {
         ),
         bottleneck="dispatch",
         begins=(
-            "The host holds this run up: it dispatches operators while the GPU waits. This rank "
-            "waits 12 ms of 100 ms in one all-to-all, probably for a later rank."
+            f"The host holds this run up: {HOST_DOES['dispatch']}. This rank waits 12 ms of 100 ms "
+            "in one all-to-all, probably for a later rank."
         ),
     ),
     "collectives that hardly wait": Judged(

@@ -1,11 +1,14 @@
 """Which side holds a run up, and the bottleneck: evidence, and the verdict on it."""
 
 from tests.kit.evidenced import (
+    DEVICE_DOES,
+    HOST_DOES,
     LATE,
     MS,
     RECORDED,
     SPLIT,
     TURNS,
+    TURNS_ARE,
     Judged,
     evidence,
     gpu,
@@ -39,8 +42,8 @@ CASES = {
         ),
         bottleneck="dispatch",
         begins=(
-            "The host holds this run up: it dispatches operators while the GPU waits; where "
-            "nothing was recorded, the GPU waits at least as long."
+            f"The host holds this run up: {HOST_DOES['dispatch']}; where nothing was recorded, the "
+            "GPU waits at least as long."
         ),
     ),
     **{
@@ -50,13 +53,10 @@ CASES = {
                 idle=late_for(untraced_ms=45),
             ),
             bottleneck="python",
-            begins=(
-                "The host holds this run up: where nothing was recorded, it probably runs "
-                f"{what} while the GPU waits."
-            ),
+            begins=f"The host holds this run up: {HOST_DOES[guess]}.",
         )
-        for calls, dispatch_ns, what in (
-            ("operators", 9 * MS, "Python"), ("launches", 0, "Python and operators"),
+        for calls, dispatch_ns, guess in (
+            ("operators", 9 * MS, "guessed-python"), ("launches", 0, "guessed-calls"),
         )
     },
     "a long call that is a small part of a run": Judged(
@@ -65,7 +65,7 @@ CASES = {
             {"cause": "dispatch", "dur_ns": 4 * MS, "name": "aten::mm"},
         ),
         bottleneck="dispatch",
-        begins="The host holds this run up, with the GPU close behind: it dispatches",
+        begins=f"The host holds this run up, with the GPU close behind: {HOST_DOES['dispatch']}.",
     ),
     "a busy side whose halving gains nothing": Judged(
         evidence=evidence(
@@ -107,8 +107,8 @@ CASES = {
         ),
         bottleneck="memory-bandwidth",
         begins=(
-            "The GPU holds this run up: its kernels wait for memory; the host comes next, once the "
-            "GPU is 1.3 times faster."
+            f"{DEVICE_DOES['memory-bandwidth']}; the host comes next, once the GPU is 1.3 times "
+            "faster."
         ),
     ),
     "a busy device where neither half gains": Judged(
@@ -146,22 +146,22 @@ CASES = {
         evidence=evidence(**TURNS),
         regime="overhead-bound", confidence="low",
         says=[
-            "take turns (53.0 % and 47.0 % of the time): input is prepared",
+            f"take turns (53.0 % and 47.0 % of the time): {TURNS_ARE['input']}",
             "save at most 47.0 %",
         ],
     ),
     # The cause that the first piece of advice is against gives the reason.
     "two sides that take turns, and advice on the host": Judged(
         evidence=evidence(**TURNS, advised="sync", advised_share=0.2),
-        bottleneck="sync", says=["the host waits for the GPU"],
+        bottleneck="sync", says=[TURNS_ARE["sync"]],
     ),
     "two sides that take turns, and advice on the device": Judged(
         evidence=evidence(**TURNS, advised="math", advised_share=0.2),
-        bottleneck="input", says=["input is prepared"],
+        bottleneck="input", says=[TURNS_ARE["input"]],
     ),
     "kernels that are too small, and a host that is late": Judged(
         evidence=evidence(busy=0.8, device_gain=0.4, removed={"latency": 0.6}),
-        bottleneck="latency", begins="The GPU holds this run up: its kernels are too small for it",
+        bottleneck="latency", begins=DEVICE_DOES["small"],
         lacks=["idle_gaps"],
     ),
     "time in which nothing was recorded, and hardly less dispatch": Judged(
@@ -172,7 +172,7 @@ CASES = {
         evidence=evidence(
             **LATE, removed={"dispatch": 0.5, "sync": 0.01}, advised="sync", advised_share=0.6,
         ),
-        bottleneck="sync", begins="The host holds this run up: it waits for the GPU",
+        bottleneck="sync", begins=f"The host holds this run up: {HOST_DOES['sync']}.",
         says=["Removing sync would save at most 60.0 %"],
     ),
     "waits whose removal saves less than that of the work between them": Judged(
@@ -185,7 +185,7 @@ CASES = {
         evidence=evidence(
             **LATE, removed={"dispatch": 0.6, "sync": 0.5}, advised="sync", advised_share=0.5,
         ),
-        bottleneck="sync", begins="The host holds this run up: it waits for the GPU",
+        bottleneck="sync", begins=f"The host holds this run up: {HOST_DOES['sync']}.",
     ),
     "long gaps that nothing explains": Judged(
         evidence=evidence(**GAPS, ops=100, idle=late_for(python_ms=25, device_ms=30)),
@@ -199,7 +199,7 @@ CASES = {
     "a host that is late only while it is recorded": Judged(
         evidence=evidence(**RECORDED, host_gain=0.03, device_gain=0.09),
         regime="compute-bound", confidence="low",
-        begins="The GPU holds this run up: its kernels wait",
+        begins=DEVICE_DOES["memory-bandwidth"],
         says=[
             "Recording took about 8 % of it",
             "Without the profiler's cost, half the host's work makes the GPU-active span 3.0 % "
@@ -228,6 +228,6 @@ CASES = {
     "a busy device whose host is 1.25 times as slow while it is recorded": Judged(
         evidence=evidence(**SLOW_HOST, recorder_ns=20 * MS),
         regime="overhead-bound", bottleneck="dispatch",
-        begins="The host holds this run up: it dispatches",
+        begins=f"The host holds this run up: {HOST_DOES['dispatch']}.",
     ),
 }  # fmt: skip
