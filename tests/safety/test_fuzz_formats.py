@@ -18,10 +18,10 @@ import pytest
 
 from tests.kit.limited import limited
 from tests.kit.nsys_simulated import GLOBAL_PID
-from tests.kit.other_formats import compressed, framed, packets, rocpd, space
+from tests.kit.other_formats import compressed, framed, packets
 from tests.kit.sampling import sample
 from tests.kit.snapshots import snapshot, trained
-from tests.trace.test_nsys import report
+from tests.trace import test_formats
 from tracekit.errors import TracekitError
 from tracekit.trace.beside import annotated_nodes
 from tracekit.trace.other.formats import open_traces
@@ -49,22 +49,30 @@ ODD = {
 }  # fmt: skip
 
 
-def files(folder: Path) -> dict[str, tuple[str, bytes]]:
-    """A sound file of each form, by the ending of its name, with the kind of its damage."""
-    snapshots = snapshot(trained(2))
-    packed = framed([compressed(zlib.compress(framed(packets())))])
-    notes = {GLOBAL_PID + n: [{"name": "a", "n": n}, ["b"], ("c", 1)] for n in range(20)}
-    return {
-        "s.pickle": ("pickle", pickle.dumps(snapshots, 4)),
-        "old.pickle": ("pickle", pickle.dumps(snapshots, 2)),
-        "t.xplane.pb": ("protobuf", space()),
-        "t.pftrace": ("protobuf", framed(packets())),
-        "packed.pftrace": ("protobuf", packed),
-        "run.sqlite": ("sqlite", report(folder).read_bytes()),
-        "run_results.db": ("sqlite", rocpd(folder / "made.db").read_bytes()),
-        "kernel_annotations.pkl": ("pickle", pickle.dumps(notes)),
-        "kernel_annotations.json": ("sqlite", json.dumps(notes).encode()),
-    }
+# Files of other kinds than traces, and one that the forms below do not have.
+OTHERS = ["s.pickle", "old.pickle", "packed.pftrace", "kernel_annotations.pkl",
+          "kernel_annotations.json"]  # fmt: skip
+# The first file of each ending in FILES is a sound one.
+FORMS = {ending: name for name, (ending, _) in reversed(test_formats.FILES.items())}
+
+
+def content(name: str, folder: Path) -> bytes:
+    """The sound file of this name."""
+    if name.endswith(".pickle"):
+        return pickle.dumps(snapshot(trained(2)), 4 if name == "s.pickle" else 2)
+    if name == "packed.pftrace":
+        return framed([compressed(zlib.compress(framed(packets())))])
+    if name.startswith("kernel_annotations"):
+        notes = {GLOBAL_PID + n: [{"name": "a", "n": n}, ["b"], ("c", 1)] for n in range(20)}
+        return pickle.dumps(notes) if name.endswith("pkl") else json.dumps(notes).encode()
+    return test_formats.write(folder, FORMS[name.partition(".")[2]]).read_bytes()
+
+
+def kind_of(data: bytes) -> str:
+    """The kind of a file's damage."""
+    if data.startswith(b"\x80"):
+        return "pickle"
+    return "sqlite" if data.startswith((b"SQLite format 3", b"{")) else "protobuf"
 
 
 def damaged(data: bytes, kind: str, choose: random.Random) -> bytes:
@@ -115,8 +123,8 @@ def fuzz(name: str, seed: str, cases: str) -> None:
     """Tries damaged files of a form; an error says which case it was."""
     choose = random.Random(f"{name} {seed}")
     with TemporaryDirectory() as made:
-        kind, whole = files(Path(made))[name]
-        path = Path(made) / name
+        whole = content(name, Path(made))
+        kind, path = kind_of(whole), Path(made) / name
         for number in range(int(cases)):
             data = damaged(whole, kind, choose)
             path.write_bytes(data)
@@ -129,8 +137,7 @@ def fuzz(name: str, seed: str, cases: str) -> None:
             faulthandler.cancel_dump_traceback_later()
 
 
-NAMES = ["s.pickle", "old.pickle", "t.xplane.pb", "t.pftrace", "packed.pftrace", "run.sqlite",
-         "run_results.db", "kernel_annotations.pkl", "kernel_annotations.json"]  # fmt: skip
+NAMES = [*OTHERS, *(f"t.{ending}" for ending in FORMS)]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")

@@ -1,7 +1,7 @@
 """What lowers the confidence of a verdict: `DOUBTS`, a row for each.
 
-A new doubt is a function of the case, its row, and a case in tests/verdict/cases/doubts.py. The rows
-of the recorder's faults are in tracekit/verdict/recorder.py.
+A new doubt is a function of the case, its row, and a case in tests/verdict/cases/doubts.py. The
+rows of the recorder's faults are in tracekit/verdict/recorder.py.
 """
 
 from __future__ import annotations
