@@ -39,7 +39,7 @@ FOUND = "create tensors on the device (create-on-device)"
     ("title", "is_advised", "is_unsure"),
     [("few ops", False, True), ("ops enough", True, False), ("few ops in balance", False, False)],
 )
-def test_a_change_found_in_few_ops_is_told_with_that_doubt(title, is_advised, is_unsure, loaded):
+def test_a_change_found_in_few_ops_comes_with_that_doubt(title, is_advised, is_unsure, loaded):
     analysis, fixes = (ask(trace=TRACE[title]) for ask in (loaded.verdict, loaded.advise))
     listed, unsure = ([e.remedy for e in each] for each in (analysis.advice, analysis.unsure))
     assert ("create-on-device" in listed, "create-on-device" in unsure) == (is_advised, is_unsure)

@@ -49,7 +49,7 @@ def environment(monkeypatch):
         (" 07\n", " 16 ", "t.rank7.json.gz"),
     ],
 )
-def test_a_rank_among_several_is_in_the_name(rank, world, name, environment):
+def test_the_name_of_a_file_has_the_rank_if_there_are_several(rank, world, name, environment):
     environment(rank, world)
     assert rank_path(OUTPUT, ALONE) == Path("out") / name
 

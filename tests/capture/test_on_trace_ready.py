@@ -89,7 +89,9 @@ def test_warnings_as_errors_do_not_reach_the_training(tmp_path, monkeypatch, cap
     assert "tracekit: " in caplog.text
 
 
-def test_one_trace_is_judged_at_a_time_and_of_those_that_wait_the_newest(tmp_path, monkeypatch):
+def test_one_trace_is_judged_at_a_time_and_the_newest_of_those_that_wait_is_next(
+    tmp_path, monkeypatch
+):
     from tracekit.frameworks import judging
 
     begun, release, judged = threading.Event(), threading.Event(), []

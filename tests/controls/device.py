@@ -220,7 +220,7 @@ def computed(name, shapes, cause, ns, kernel):
 
 
 def multiplied(*shapes):
-    # 74 % of the memory roof, which the scores make. The math takes 27.5 us.
+    # It reaches 74 % of the memory roof, because of the scores. The math takes 27.5 us.
     kernel = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn"
     return computed("aten::bmm", list(shapes), "math", 100 * US, kernel)
 

@@ -114,7 +114,7 @@ def test_a_closed_run_says_so(tmp_path):
         run.top_kernels()
 
 
-def test_results_show_themselves_in_a_screen(run):
+def test_a_result_is_shown_in_at_most_a_screen(run):
     verdict = run.verdict()
     assert verdict.regime == verdict.verdict.regime == "compute-bound"
     assert (verdict.bottleneck, verdict.confidence) == (

@@ -137,7 +137,7 @@ REMEDY = f"""{HEADER}-- title: Do it
 -- check: -
 -- sources: -
 """
-# The files of a plugin with a fault each, and what is said of it.
+# Files of a plugin, each with one fault, and the message about it.
 FAULTS = {
     "bad/reader.py": ("import no_such_module", "bad.reader cannot be imported"),
     "bad/like_ours.py": (
@@ -201,7 +201,7 @@ one = bad
 """
 
 
-def test_what_is_wrong_with_a_plugin_is_a_line_that_names_it_and_left_out(
+def test_a_faulty_part_of_a_plugin_is_left_out_and_named_in_one_line(
     installed, told, trace, tmp_path
 ):
     broken = tmp_path / "broken"
@@ -224,7 +224,7 @@ def test_what_is_wrong_with_a_plugin_is_a_line_that_names_it_and_left_out(
     assert len(lines) == len(whys)
 
 
-def test_a_stored_remedy_of_a_plugin_that_is_gone_has_what_the_advice_says():
+def test_a_remedy_whose_plugin_is_gone_has_the_words_of_the_stored_advice():
     known = replace(all_remedies()["cuda-graph"], name="gone", title=f"{MARK}Do it", needs="Luck")
     advice = advice_without_share(known, "sync", None, 1, 1)
     gone = remedy_of(advice)

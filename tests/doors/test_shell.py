@@ -1,4 +1,4 @@
-"""tracekit in a shell: completion, pager, colours, widths, progress, and `tracekit TRACE`."""
+"""tracekit in a shell: completion, pager, colors, widths, progress, and `tracekit TRACE`."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Evidence out of the rows of questions."""
+"""Evidence from the rows of questions."""
 
 import pytest
 

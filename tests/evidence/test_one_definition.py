@@ -257,7 +257,7 @@ def test_a_queue_that_grows_deep_and_holds_no_call_up_is_full_to_nobody(tmp_path
         assert not len(waits_of(recorded, recorded.submitted).start)
 
 
-def test_a_launch_before_its_clock_is_in_no_queue_to_any_query(made):
+def test_no_query_counts_a_launch_before_its_clock_as_queued(made):
     run, numbers = made
     trace = numbers["before its clock"]
     assert run.ask("queue_summary", trace=trace)[0]["max_depth"] == 1

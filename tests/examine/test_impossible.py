@@ -264,7 +264,7 @@ def test_nothing_impossible_is_said_of_a_mutant(seeds, tmp_path):
 
 
 def said_of(run: tracekit.Database, trace: int, *, draws: bool) -> Iterator[str]:
-    """The impossible things that the verdict on a trace says, and its page if that is drawn."""
+    """The impossible claims of the verdict on a trace, and of its page if it is drawn."""
     try:
         analysis = run.verdict(trace)
     except tracekit.TracekitError as error:

@@ -2,7 +2,7 @@
 and promises of the fix list against what was observed.
 
 `tests/bench/faults.py` captured the faults, and timed each step with its fault and without it,
-without the profiler. The last three are workloads of which another trace is the twin.
+without the profiler. The last three are workloads whose twin is another trace.
 """
 
 import pytest
@@ -13,7 +13,7 @@ from tracekit.causes import OF_DEVICE, OF_HOST
 from tracekit.examine import examine
 
 # The device's busy time as recorded, over the step without the profiler: from here on, the device
-# bounds the step. Replays show that a host can set the pace of one in which it is busy for 81 %.
+# bounds the step. Replays show that the host can still set the pace at 81 %.
 BUSY = 0.85
 # From this dilation on, leaving the recorder out of a replay gives the measured step.
 DILATED = 1.3

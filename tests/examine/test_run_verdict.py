@@ -82,7 +82,7 @@ def test_an_unchanged_replay_of_all_ranks_is_the_recorded_run(tmp_path):
         assert (joined.measured.wait_ns == joined.members.wait_ns).all()
 
 
-def test_a_change_that_makes_a_run_longer_saves_nothing_of_it(tmp_path):
+def test_a_change_that_makes_a_run_longer_saves_nothing(tmp_path):
     ranks_simulated.write(tmp_path, Job(data=2, steps=1))
     with tracekit.load(tmp_path) as run:
         pricing = Pricing(RankReplay(run, run.trace_ids()))
@@ -213,7 +213,7 @@ def test_a_change_of_one_rank_moves_the_others(tmp_path):
     assert slower.ranks[1].predicted_waited_ns > slower.ranks[1].waited_ns
 
 
-def test_the_command_line_begins_with_the_runs_verdict(tmp_path):
+def test_what_the_command_prints_begins_with_the_runs_verdict(tmp_path):
     ranks_simulated.write(tmp_path, Job(data=2, steps=1, late={1: 3 * MS}))
     database = tmp_path / "run.duckdb"
     tracekit.load(tmp_path, database, verdicts=False).close()

@@ -1,4 +1,4 @@
-"""Probes: the judgement on given numbers, predictions of simulated runs, and runs on the CPU."""
+"""Probes: the judgment on given numbers, predictions of simulated runs, and runs on the CPU."""
 
 import json
 
@@ -38,7 +38,7 @@ def exactly(ratio: float) -> StepRatio:
     return StepRatio(ratio=ratio, low=ratio, high=ratio)
 
 
-# -- judgement -------------------------------------------------------------------------------------
+# -- judgment --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -292,7 +292,7 @@ def test_a_loader_in_the_main_process_gets_workers_and_is_timed(tmp_path, monkey
     (workers,) = [each for each in found.advice if each.remedies == [WORKERS]]
     assert workers.what == "num_workers 0 to 1"
     assert workers.promised_ns < 0.85 * found.step_ns
-    # `make bench` measures how near the promise comes: other processes disturb times.
+    # `make bench` measures how near the promise comes: here, other processes disturb the times.
     assert workers.error == workers.promised_ns / workers.measured_ns - 1
     assert [each.remedies for each in found.advice if each.measured_ns] == [[WORKERS]]
 

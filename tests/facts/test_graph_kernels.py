@@ -29,7 +29,7 @@ def node(graph: int, place: int) -> int:
 
 def captured(graph: int | None = None, kernels: list[str] | None = None) -> list[dict]:
     """A capture in which each operator launches one kernel; with `graph`, the launches name their
-    nodes; with `kernels`, the kernels, as ROCm does."""
+    nodes; with `kernels`, the kernels do, as ROCm does."""
     events = [
         traces.launch(0, 1, 100, "cudaStreamBeginCapture"),
         traces.frame("nn.Module: Model_0", 0, 200),
@@ -235,7 +235,7 @@ def test_annotations_without_plain_values_are_left_out(tmp_path):
         for graph, args, expected in (
         # The device ran the nodes in another order than they were captured.
         (3, nodes(3, 2, 1, 3), by_node(1, 0, 2)),
-        # Made executable, the graph got a number of its own.
+        # The executable graph has its own number.
         (3, nodes(9, 2, 1, 3), by_node(1, 0, 2)),
         # Cuspy's traces hold the node's number within the graph alone.
         (3, [{"graph id": 3, "graph node id": n} for n in (3, 2, 1)], by_node(2, 1, 0)),
@@ -314,7 +314,7 @@ def test_captures_beside_a_trace_are_found_and_not_judged(run, tmp_path):
 
 def nsys_report(folder: Path, clones: dict[int, int | None]) -> Path:
     """A report in which two operators are captured, and a graph is replayed whose kernels name the
-    nodes 21 and 22 of graph 2; `clones` says of which node each was made."""
+    nodes 21 and 22 of graph 2; `clones` gives the node that each was cloned from."""
     strings = nsys.Strings()
     template = {node(1, place): 1_000 + 100 * place + 20 for place in (1, 2)}
     made = [
@@ -363,7 +363,9 @@ def nsys_report(folder: Path, clones: dict[int, int | None]) -> Path:
          [("aten::relu", "capture by order"), ("aten::mm", "capture by order")]),
     ],
 )  # fmt: skip
-def test_nsys_tells_of_which_captured_node_a_replays_node_is_a_clone(clones, expected, tmp_path):
+def test_nsys_names_the_captured_node_that_a_replays_node_was_cloned_from(
+    clones, expected, tmp_path
+):
     with tracekit.load(nsys_report(tmp_path, clones)) as run:
         assert [row[:2] for row in origins(run)] == expected
 

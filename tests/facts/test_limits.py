@@ -1,4 +1,4 @@
-"""What limits the kernels of graphs' replays, by captures in other traces, and verdicts on them."""
+"""The limits of kernels in graph replays, known from captures in other traces; their verdicts."""
 
 import pytest
 

@@ -49,7 +49,7 @@ def test_the_range_of_median_length_is_judged(path):
     assert decode.causal.gains.window_ns == lengths[2]
 
 
-def test_one_of_them_is_chosen_by_its_number(path):
+def test_one_of_several_ranges_is_chosen_by_its_number(path):
     with tracekit.open_database(path) as database:
         last = database.verdict(window="decode@5")
         first = database.whatif("device*1", window="decode@1")

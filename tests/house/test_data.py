@@ -24,7 +24,7 @@ def test_every_trace_is_made_by_the_program_and_small():
     assert max(found.values()) < 100_000
 
 
-def test_the_simulated_ones_are_the_same_when_made_again(tmp_path):
+def test_simulated_traces_are_the_same_when_made_again(tmp_path):
     for made in make.write_simulated(tmp_path):
         known = OWN_TRACES / made.name
         assert gzip.decompress(made.read_bytes()) == gzip.decompress(known.read_bytes())
@@ -32,7 +32,7 @@ def test_the_simulated_ones_are_the_same_when_made_again(tmp_path):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", make.CAPTURED)
-def test_the_captured_ones_call_the_same_operators_when_made_again(name, run, tmp_path):
+def test_captured_traces_call_the_same_operators_when_made_again(name, run, tmp_path):
     done = run("capture", *make.CAPTURED[name], "-o", name)
     assert done.returncode == 0, done.stderr
     ours, theirs = (document(folder / name)["tracekit"] for folder in (tmp_path, OWN_TRACES))

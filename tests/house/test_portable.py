@@ -53,7 +53,7 @@ def cache(tmp_path_factory):
 
 
 def exported(library: bytes) -> set[str]:
-    """The functions of ours in the symbol table of a stripped library."""
+    """Our functions in the symbol table of a stripped library."""
     return {name.decode() for name in re.findall(rb"\b_?tracekit_([a-z_]+)\0", library)}
 
 

@@ -40,8 +40,8 @@ def modules() -> dict[str, ast.Module]:
 
 
 def imports(tree: ast.Module) -> set[str]:
-    """The names within the package that a module imports anywhere: to run, for types, or by a text
-    that it gives to a function (only by its beginning where the rest is computed)."""
+    """The names within the package that a module imports anywhere: to run, for types, or by a
+    string that it gives to an importing function (only its beginning, if the rest is computed)."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):

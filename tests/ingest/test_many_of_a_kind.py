@@ -143,7 +143,7 @@ def test_each_device_has_its_parts(trace, loaded):
         (row["device_id"], row["cause"]): (row["idle_ns"], row["gaps"])
         for row in loaded.ask("idle_causes", trace=trace, kind="trace")
     }
-    # Before its own launch the host launches for other devices; in between it is untraced.
+    # The host launches for all other devices first; nothing is recorded between these launches.
     last = DEVICE + N - 1
     assert causes[last, "launch"] == (N * CALL * 1000, 1)
     assert causes[last, "untraced"] == ((N - 1) * (EACH - CALL) * 1000, 1)

@@ -92,7 +92,7 @@ def browser() -> Iterator[Any]:
 
 @contextmanager
 def open_page(running: Any, path: Path, **options: Any) -> Iterator[Opened]:
-    """The page at `path`; options of Playwright's `new_context` set its size and colours."""
+    """The page at `path`; options of Playwright's `new_context` set its size and colors."""
     context = running.new_context(**{"viewport": {"width": 1280, "height": 800}} | options)
     try:
         found = Opened(context.new_page())

@@ -86,9 +86,8 @@ def evidence(
     health: Sequence[str | Finding] = (),
     **context: Any,
 ) -> Evidence:
-    """A window of 100 ms in which the device works for the share `busy` and otherwise waits for the
-    host; halving the sides and removing causes gains these shares of it. Other fields of `Evidence`
-    are given as they are."""
+    """A window of 100 ms: the device works for the share `busy` of it, and waits for the host in
+    the rest. Gains are shares of the window, too. `context` has other fields of `Evidence`."""
     busy_ns = round(busy * SPAN_NS)
     late_ns = SPAN_NS - busy_ns
     ranked = dict(sorted((removed or {}).items(), key=lambda item: -item[1]))
@@ -156,7 +155,7 @@ def gpu(*, ops: int = 1000, busy_ns: int, comm_ns: int = 0, idle_ns: int) -> Gpu
 def idle(
     *, host_late_ns: int, device_ns: int = 0, unlinked_ns: int = 0, causes: dict[str, int]
 ) -> Idle:
-    """Idle time of which all that the host is late for would not be there without the host."""
+    """Idle time by reason: a host that is ready in time would save all of `host_late_ns`."""
     return Idle(
         host_late_ns=host_late_ns, device_ns=device_ns, device_in_launch_ns=0,
         unlinked_ns=unlinked_ns, after_last_op_ns=0, causes=causes, waits_for_host_ns=host_late_ns,
@@ -164,7 +163,7 @@ def idle(
 
 
 def late_for(*, python_ms: int = 0, untraced_ms: int = 0, device_ms: int = 0) -> Idle:
-    """Idle time in which the host is late: what it does, and the time that nothing explains."""
+    """Idle time in which the host is late: it runs Python, or nothing was recorded."""
     causes = {"python": python_ms * MS, "untraced": untraced_ms * MS}
     return idle(host_late_ns=sum(causes.values()), device_ns=device_ms * MS, causes=causes)
 

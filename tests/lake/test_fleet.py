@@ -81,7 +81,9 @@ def test_the_terminal_and_the_page_say_the_same(lake, run, tmp_path):
     assert f"{lake}/run=night3" in page
 
 
-def test_labels_and_hosts_of_traces_are_texts_or_nothing_and_may_be_given(tmp_path, run, refused):
+def test_labels_and_hosts_of_another_form_are_left_out_and_labels_can_be_given(
+    tmp_path, run, refused
+):
     # Only the last labels have the form that tracekit records.
     recorded = [[1], "x", {"a": {"b": 1}, "c": "d"}, None, {"branch": "main", "commit": "1f3"}]
     for rank, labels in enumerate(recorded):

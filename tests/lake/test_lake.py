@@ -229,7 +229,7 @@ def change_rows(path, change):
     ],
     ids=str,
 )  # fmt: skip
-def test_rows_of_a_lake_that_contradict_each_other_are_one_line(
+def test_rows_of_a_lake_that_contradict_each_other_are_refused_in_one_line(
     copied, refused, table, changed, command
 ):
     for path in (copied / "tables" / table).iterdir():

@@ -149,7 +149,7 @@ ONCE = {
          {("step", "device", "math-or-memory"): 12, ("step", "host", "unrecorded-time"): 80.9}),
     "a slow start without steps":
         ([*SLOW * 10, *loop(10, marked=False)], BUSY, {("start", "host", "dispatch"): 1.96}),
-    # What recurs.
+    # Recurring work is no one-off.
     "a range that holds most of the work, seventeen times as often":
         ([ranged(10), ranged(10), ranged(170), ranged(10), Sync(2 * US)], LATE, {}),
     "what every step does":
@@ -207,7 +207,7 @@ def test_a_step_without_the_one_off_is_judged_or_the_rest_of_the_span(what, anal
         assert any("without one-offs" in why for why in analysis.verdict.why) == is_told
 
 
-def test_what_one_offs_add_is_not_in_the_gains(analyses):
+def test_the_gains_leave_out_what_one_offs_add(analyses):
     gains = analyses[TRACE["a checkpoint in a step"]].windows[0].gains
     assert gains.device_one_offs_ns == 150 * MS
     assert gains.window_ns == pytest.approx(12 * 4 * MS, rel=0.05)

@@ -161,7 +161,7 @@ def test_a_servers_step_has_the_gpu_time_that_it_launched(name, shared_ask):
     assert row["gpu_ns"] > 0
 
 
-def test_the_work_of_graph_replays_is_that_of_their_capture(shared_database):
+def test_graph_replays_do_the_work_that_was_captured(shared_database):
     run = shared_database("a100-vit-recapture.json.gz")
     events = recorded(trace_file("a100-vit-recapture.json.gz"))
     ran = [op for op, call in launches_of(events) if "GraphLaunch" in call["name"]]

@@ -108,7 +108,7 @@ PREDICTED = {
          operator("optimizer", 115, 20), launch(120, 5, 3), gpu_op(127, 5, 3)],
         {"": 124, "operator:MmBackward0*0": 124 - 40},
     ),
-    # The worker's 25 us after its launch.
+    # The worker still works for 25 us after its launch.
     "so it is if the recording begins amid that work": (
         [operator("MmBackward0", 0, 40) | WORKER, launch(10, 5, 1) | WORKER, gpu_op(17, 5, 1),
          operator("optimizer", 50, 20), launch(55, 5, 2), gpu_op(62, 5, 2)],
@@ -358,6 +358,6 @@ BACKWARD = [
 
 @TRACES.of(*BACKWARD)
 def test_what_a_backward_pass_leaves_of_an_unrecorded_stretch_is_judged_by_its_own_length(replay):
-    # Of the caller's 1,950 us between operators, 1,100 are the other thread's.
+    # The other thread takes 1,100 of the caller's 1,950 us between operators.
     assert "unrecorded-time" not in path_us(replay)
     assert predicted(replay, "cuda-graph") < 2_000

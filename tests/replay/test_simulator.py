@@ -118,11 +118,11 @@ changes = st.one_of(
 
 
 @given(st.lists(changes, max_size=8), st.lists(st.integers(0, 10**6), min_size=12, max_size=12))
-def test_any_changes_are_those_of_each_part(asked, lengths):
+def test_changes_scale_exactly_the_parts_that_they_name(changed, lengths):
     cause = np.arange(PARTS, dtype=np.int8) % CAUSES
     ns = np.array(lengths, np.int64)
     rates, expected = Rates.of(cause), np.ones(PARTS)
-    for what, factor, which in asked:
+    for what, factor, which in changed:
         if what == "all":
             rates.scale(factor)
             expected *= factor

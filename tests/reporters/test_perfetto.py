@@ -198,7 +198,7 @@ def test_ranks_become_one_file_on_one_clock(tmp_path):
     for each in events:
         if each.get("cat") == "kernel" and each["name"].startswith("nccl"):
             ends[each["pid"] % 2].add(each["ts"] + each["dur"])
-    # A collective ends on all ranks at once: so do the clocks agree.
+    # A collective ends on all ranks at once, so the clocks agree.
     assert len(ends) == 2
     assert len({tuple(sorted(each)) for each in ends.values()}) == 1
     given = [json.loads(path.read_text())["traceEvents"] for path in (tmp_path / "run").iterdir()]

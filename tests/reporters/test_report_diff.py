@@ -149,7 +149,7 @@ def test_the_title_says_how_long_b_takes(a, b, told):
     )
 
 
-def test_of_runs_that_take_equally_long_the_largest_change_is_said_without_leading(found):
+def test_the_largest_change_between_equally_long_runs_is_named_but_not_in_the_title(found):
     row = {"a_ns": 100_000, "b_ns": 100_000}
     parts = [("a", 0), ("compute", 10), ("idle: python", -30), ("copy", 20), ("b", 0)]
     even = [row | {"part": part, "change_ns": ns} for part, ns in parts]

@@ -16,7 +16,7 @@ from tracekit.run import load
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 
-# Of the pages of one trace, this one has steps and collectives; BERT has Python frames.
+# A trace with steps and collectives, and one with Python frames.
 STEPS, BERT = "simulated-2-ranks-rank0", "h100-bert-small"
 # The first of each half is tried by `make test`.
 PAGES = (
@@ -24,7 +24,7 @@ PAGES = (
     "sweep", "comparison", "ranks", "mi300x-vllm-decode", "v100-compiled-ddp", "v100-dlrm-rank4",
 )  # fmt: skip
 LOOKS = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
-LOOKS = sample("widths and colours of a report", LOOKS, LOOKS[::3])
+LOOKS = sample("widths and colors of a report", LOOKS, LOOKS[::3])
 MOST_BYTES = 3_000_000
 # Words that no sentence, heading, axis or legend may have; commands and names of the trace may.
 _NO_WORDS = re.compile(
@@ -120,14 +120,14 @@ def test_a_page_draws_all_its_figures_loads_nothing_and_is_accessible(name, repo
             assert view.requested == []
             assert _NO_WORDS.findall(view.page.evaluate(_TEXT)) == []
     schemes = ("dark", "light") if name == "sweep" else ("light", "dark")
-    for scheme in sample(f"colours of {name} for axe-core", schemes, schemes[:1]):
+    for scheme in sample(f"colors of {name} for axe-core", schemes, schemes[:1]):
         with open_page(chromium, path, color_scheme=scheme, bypass_csp=True) as view:
             view.scroll_through()
             assert serious_faults(view.page) == [], scheme
 
 
 def serious_faults(page):
-    """What axe-core calls serious or critical, each with the first elements that it is about."""
+    """axe-core's serious and critical findings, each with its first elements."""
     from axe_playwright_python.sync_playwright import Axe
 
     return [

@@ -274,7 +274,7 @@ def test_kernels_are_listed_for_the_trace_and_for_each_step(of):
     assert found.control == {"step": "own"}
 
 
-def test_the_tables_kernels_are_those_of_top_kernels(shared_ask):
+def test_the_table_of_kernels_has_the_rows_of_top_kernels(shared_ask):
     same = ("name", "class", "count", "total_ns", "mean_ns", "max_ns", "share_of_kernel_time")
     for name in ("a100-nccl.json.gz", "v100-dlrm-rank0.json.gz"):
         found = [row for row in shared_ask(name, "step_kernels") if row["step"] is None]

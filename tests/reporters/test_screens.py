@@ -234,7 +234,7 @@ def test_waits_are_named_by_what_was_recorded_meanwhile_if_the_verdict_is(cause,
     [name if name in judged_together() else pytest.param(name, marks=pytest.mark.thorough)
      for name in trace_names()],
 )  # fmt: skip
-def test_a_real_traces_screen_is_whole(name, shared_verdict, capsys, monkeypatch):
+def test_the_screen_of_a_real_trace_is_whole(name, shared_verdict, capsys, monkeypatch):
     analysis = shared_verdict(name)
     lines = screen(analysis, capsys, monkeypatch)
     assert len(lines) <= 24 and max(map(len, lines)) <= 80
@@ -369,7 +369,7 @@ def job(tmp_path_factory):
     return str(folder / "run.duckdb")
 
 
-def test_ranks_that_agree_are_one_line(job):
+def test_ranks_that_agree_take_one_line(job):
     lines = invoke("analyze", job).stdout.splitlines()
     shown = [line.split()[:4] for line in lines if line.startswith(("4 like", "rank"))]
     assert [each[:3] for each in shown] == [["4", "like", "rank0"], ["rank2", "2", "3.31"]]

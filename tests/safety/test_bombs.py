@@ -139,7 +139,9 @@ def read_all(*paths: str) -> None:
                 assert "\n" not in str(error)
 
 
-def test_annotations_that_take_much_are_refused_and_the_trace_is_loaded(small_budgets, tmp_path):
+def test_annotations_that_take_much_memory_are_refused_and_the_trace_is_loaded(
+    small_budgets, tmp_path
+):
     contents = {
         "json": b'{"1":[' + b"[]," * 500_000 + b"0]}",
         "json.gz": gzip.compress(b'{"1":"' + b"x" * 9_000_000 + b'"}'),

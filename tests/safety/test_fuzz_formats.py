@@ -49,7 +49,7 @@ ODD = {
 }  # fmt: skip
 
 
-# Files of other kinds than traces, and one that the forms below do not have.
+# Forms that are not the first of an ending in FILES.
 OTHERS = ["s.pickle", "old.pickle", "packed.pftrace", "kernel_annotations.pkl",
           "kernel_annotations.json"]  # fmt: skip
 # The first file of each ending in FILES is a sound one.

@@ -63,7 +63,7 @@ LAKES = {
     "a lake's table by a second name": ("lake", "table.parquet"),
     "a table of a lake's run": ("lake/run=ranks", "lake/TABLE"),
 }
-# `annotate` and two runs take no lake.
+# `annotate` and reports of two runs do not accept a lake.
 NO_LAKES = {"annotate", "report of two", "report of two, the second", "hardware"}
 CASES = [
     *((READERS[c], *TRACES[way]) for c in READERS if c != "hardware" for way in TRACES),

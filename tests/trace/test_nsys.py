@@ -1,4 +1,4 @@
-"""Reports of Nsight Systems: what each of their tables becomes, and what harms nobody."""
+"""Reports of Nsight Systems: what each table becomes, and which damage is harmless."""
 
 import json
 import math
@@ -201,7 +201,7 @@ def test_odd_texts_and_numbers_are_events_whoever_makes_the_rows(tmp_path, monke
 # -- files that are not reports --------------------------------------------------------------------
 
 
-def test_a_report_is_exported_by_nsys_where_it_is(tmp_path, monkeypatch):
+def test_a_report_is_exported_by_nsys_where_nsys_is_installed(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     exported = report(tmp_path)

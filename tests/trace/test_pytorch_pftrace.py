@@ -54,7 +54,7 @@ def test_counters_of_a_device_are_there(both):
     [
         # Written in rows: a step begins in a Python frame, and ends behind it.
         ([("b", 0), ("b", 5), ("b", 9), ("e", 7), ("e", 30), ("e", 10)], [7, 25, 1]),
-        # Written as time passes: the last one that is open ends.
+        # Written as time passes: an end is that of the slice that began last and is still open.
         ([("b", 0), ("b", 5), ("b", 6), ("e", 7), ("e", 8), ("e", 30)], [30, 3, 1]),
     ],
 )

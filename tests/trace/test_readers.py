@@ -55,7 +55,9 @@ def reading(monkeypatch, file, read):
             yield json.loads(trace.metadata_text), trace.events, trace.damage or stream.damage
 
 
-def test_a_file_of_several_processes_is_several_traces_that_name_the_plugin(monkeypatch, tmp_path):
+def test_a_file_of_several_processes_becomes_several_traces_that_name_the_plugin(
+    monkeypatch, tmp_path
+):
     (tmp_path / "a.acme").write_bytes(b"acme")
 
     def read(opened):

@@ -1,4 +1,4 @@
-"""Judgement, step by step: regimes, savings, reasons, doubts and thresholds, without a trace."""
+"""Judgment, step by step: regimes, savings, reasons, doubts and thresholds, without a trace."""
 
 import csv
 import re
@@ -198,7 +198,7 @@ def test_every_placeholder_of_words_has_a_switch_of_every_profiler():
         (96, 0.3, 0.01, "compute-bound", 0.03),
         (99, 0.04, 0.01, "compute-bound", 0.0),
         (20, 0.01, 0.04, "overhead-bound", -0.03),
-        # A faster device makes the window begin earlier by more than it ends.
+        # A faster device moves the window's begin earlier by more than its end.
         (98, 0.005, -0.3, "compute-bound", 0.005),
     ],
 )

@@ -166,7 +166,7 @@ def test_what_cannot_run_says_what_runs_instead(name, environment, said, run):
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not shutil.which("ninja"), reason="ninja is not on the PATH")
-def test_a_build_that_fails_is_one_line(run, tmp_path):
+def test_a_build_that_fails_is_reported_in_one_line(run, tmp_path):
     compiler = tmp_path / "c++"
     # PyTorch first asks the compiler for its version.
     script = "[ $# -gt 1 ] || exec echo 13\necho 'mlp.cpp:1:1: fatal error: no headers'\nexit 1\n"

@@ -98,7 +98,7 @@ def test_only_variants_with_a_promise_and_a_graph_are_judged(tmp_path):
     ]  # fmt: skip
 
 
-def test_a_variant_that_another_one_stood_in_for_has_failed_unless_it_is_a_peers():
+def test_a_variant_that_another_one_replaced_has_failed_unless_it_is_a_peers():
     def failed(name, **more):
         return Row(name, "pytorch-in-place", [1.0], **more).failed
 

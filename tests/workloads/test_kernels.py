@@ -374,7 +374,7 @@ INTERPRETED = [
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", INTERPRETED)
 def test_every_workload_agrees_with_its_reference(name, dtype, monkeypatch):
-    # On a GPU, the kernel itself, even where the compiler's form is faster.
+    # On a GPU, this runs the kernel even where the compiler's form is faster.
     monkeypatch.setattr(mlp_kernels, "faster", lambda fused, *_: fused)
     for activation in NAMES if name.startswith("mlp") else NAMES[:1]:
         shape = Shape(2, 3, 20, 35, dtype, DEVICE, activation)
