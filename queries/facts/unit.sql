@@ -1,8 +1,8 @@
 -- fact: A unit of work, one instance of what a process repeats: a step, a pass, a prefill, a decode, a layer.
 -- needs: unit_launch, unit_frame, steps, server_step, thread_segment
 -- by: units: tracekit/units finds them
--- It begins when the host begins it and the device has finished what was launched before, and is complete when
--- the host has left it and the device has finished what was launched so far. A process has at least one unit.
+-- It begins when the host begins it and the device has finished what was launched before, and is complete
+-- when the host has left it and the device has finished what was launched so far. A process has at least one.
 CREATE TABLE unit (
     trace_id INTEGER, unit_id BIGINT,
     parent_id BIGINT,     -- the unit that it is a part of; NULL: none
@@ -10,8 +10,9 @@ CREATE TABLE unit (
     kind      VARCHAR,    -- step, prefill, decode, mixed (both), pass, layer or iteration (a few launches)
     source    VARCHAR,    -- mark, server, frame, range, graph, sequence or single (nothing repeats)
     score     DOUBLE,     -- how regular the units found with it are: 1 if equal
-    phase_source VARCHAR, -- how its beginning is known: mark, whole (the loop has whole cycles from its first
-                          -- launch on), loop edge (other work comes before or after), gap (the longest) or none
+    -- How its beginning is known: mark, whole (the loop has whole cycles from its first launch on), loop edge
+    -- (other work comes before or after), gap (the host's longest) or none.
+    phase_source VARCHAR,
     name VARCHAR, pid BIGINT,
     tid       BIGINT,     -- the thread of its first launch
     start_ns  BIGINT,     -- when the host begins it

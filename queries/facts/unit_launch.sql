@@ -1,8 +1,8 @@
 -- fact: A launch as units of work are found by it, with the outermost operator around it.
 -- needs: gpu_ops, thread_slice, graph_captures
--- What is launched tells which launches are alike. Where kernels are missing, their operators tell. Where most
--- GPU ops have no launch, the device's time stands in for the host's; in a trace without GPU ops and launches,
--- outermost operators stand in for launches.
+-- What is launched tells which launches are alike. Where kernels are missing, their operators tell. Where
+-- most GPU ops have no launch, the device's time stands in for the host's; in a trace without GPU ops and
+-- launches, outermost operators stand in for launches.
 CREATE TABLE _scratch.unit_launch (
     trace_id INTEGER, pid BIGINT, tid BIGINT, event_id BIGINT, start_ns BIGINT, end_ns BIGINT,
     outer_start_ns BIGINT, outer_end_ns BIGINT, -- of the outermost operator around it, else its own
@@ -32,7 +32,8 @@ enqueued AS (
     WHERE label IS NOT NULL OR c.end_ns IS NULL OR l.start_ns >= c.end_ns
 ),
 traced AS (
-    SELECT trace_id, calls, launched, ops, coalesce(g.pid, -1) AS pid, coalesce(2 * linked >= ops, TRUE) AS by_host,
+    SELECT trace_id, calls, launched, ops, coalesce(g.pid, -1) AS pid,
+           coalesce(2 * linked >= ops, TRUE) AS by_host,
            calls - launched > thresholds().unit_lost_share * calls AS lacks_ops
     FROM (SELECT trace_id, count(*) AS calls, count(label) AS launched FROM enqueued GROUP BY trace_id)
     FULL JOIN (SELECT trace_id, count(*) AS ops, count(launch_id) AS linked, mode(pid) AS pid FROM gpu_ops
@@ -44,7 +45,8 @@ launch AS (
     FROM enqueued SEMI JOIN (FROM traced WHERE by_host AND lacks_ops) USING (trace_id)
 )
 SELECT c.trace_id, c.pid, c.tid, c.event_id, c.start_ns, c.end_ns,
-       coalesce(o.ts_ns, c.start_ns) AS outer_start_ns, coalesce(o.ts_ns + o.dur_ns, c.end_ns) AS outer_end_ns,
+       coalesce(o.ts_ns, c.start_ns) AS outer_start_ns,
+       coalesce(o.ts_ns + o.dur_ns, c.end_ns) AS outer_end_ns,
        CASE WHEN lacks_ops THEN -1 - 2 * coalesce(t.op_label, e.label_id) - is_graph::INTEGER ELSE label END,
        coalesce(gpu_ops, 0), coalesce(gpu_ns, 0), coalesce(done_ns, c.end_ns), is_transfer, is_graph
 FROM launch AS c JOIN traced USING (trace_id)
@@ -52,11 +54,11 @@ JOIN event_row AS e USING (trace_id, event_id)
 LEFT JOIN thread_slice AS t ON c.trace_id = t.trace_id AND c.event_id = t.event_id
 LEFT JOIN event_row AS o ON t.trace_id = o.trace_id AND t.outer_op_id = o.event_id
 UNION ALL
-SELECT trace_id, t.pid, stream, event_id, start_ns, start_ns, start_ns, start_ns, 2 * label_id, 1, dur_ns, end_ns,
-       coalesce(copy_kind IN ('HtoD', 'DtoH'), FALSE), FALSE
+SELECT trace_id, t.pid, stream, event_id, start_ns, start_ns, start_ns, start_ns, 2 * label_id, 1, dur_ns,
+       end_ns, coalesce(copy_kind IN ('HtoD', 'DtoH'), FALSE), FALSE
 FROM gpu_ops JOIN traced AS t USING (trace_id) WHERE NOT by_host
 UNION ALL
-SELECT trace_id, o.pid, o.tid, event_id, o.start_ns, o.end_ns, o.start_ns, o.end_ns, 2 * label_id, 0, o.dur_ns,
-       o.end_ns, FALSE, FALSE
+SELECT trace_id, o.pid, o.tid, event_id, o.start_ns, o.end_ns, o.start_ns, o.end_ns, 2 * label_id, 0,
+       o.dur_ns, o.end_ns, FALSE, FALSE
 FROM (FROM thread_slice ANTI JOIN traced USING (trace_id)) AS t JOIN slices AS o USING (trace_id, event_id)
 WHERE t.outer_op_id = event_id AND o.kind = 'cpu_op'

@@ -1,4 +1,6 @@
 -- The steps that an inference server annotates in a process, or in one that launches nothing.
-SELECT name, start_ns, end_ns, prefill_requests, prefill_tokens, decode_requests, decode_tokens FROM server_step
-WHERE trace_id = $trace AND (pid = $pid OR pid NOT IN (SELECT pid FROM _scratch.unit_launch WHERE trace_id = $trace))
+SELECT name, start_ns, end_ns, prefill_requests, prefill_tokens, decode_requests, decode_tokens
+FROM server_step
+WHERE trace_id = $trace
+  AND (pid = $pid OR pid NOT IN (SELECT pid FROM _scratch.unit_launch WHERE trace_id = $trace))
 ORDER BY start_ns, event_id

@@ -12,7 +12,7 @@
 -- column cold (count): units of which first-call work takes a large part
 -- column first_ns (ns): the length of the first one
 -- columns min_ns
--- column median_ns (ns): half of the units are shorter; of an even number, the shorter in the middle
+-- column median_ns (ns): half of the units are shorter
 -- columns max_ns
 -- column launches (count): in a unit, the median
 -- column gpu_ops (count): launched in a unit, the median
@@ -25,10 +25,10 @@ SELECT
     trace_id, level, kind, any_value(source) AS source, mode(name) AS name, group_id, count(*) AS count,
     count(*) FILTER (is_whole) AS whole, count(*) FILTER (is_cold) AS cold,
     arg_min(dur_ns, start_ns) AS first_ns, min(dur_ns) AS min_ns,
-    quantile_disc(dur_ns, 0.5) AS median_ns, max(dur_ns) AS max_ns,
-    quantile_disc(launches, 0.5) AS launches, quantile_disc(gpu_ops, 0.5) AS gpu_ops,
+    percentile(list(dur_ns), 50) AS median_ns, max(dur_ns) AS max_ns,
+    percentile(list(launches), 50) AS launches, percentile(list(gpu_ops), 50) AS gpu_ops,
     sum(requests)::BIGINT AS requests, sum(tokens)::BIGINT AS tokens
 FROM units WHERE is_asked(trace_id)
 GROUP BY trace_id, pid, level, kind, group_id
 ORDER BY trace_id, level, sum(dur_ns) DESC, group_id
-LIMIT coalesce(getvariable('top'), 10)
+LIMIT coalesce(getvariable('top'), 20)
