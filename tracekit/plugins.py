@@ -151,11 +151,10 @@ class PluginQuery(Struct, frozen=True):
 def added_queries(
     topics: Collection[str],
     own_names: Callable[[], Iterable[str]],
-    names_of: Callable[[str, str, str], list[str]],
+    check: Callable[[str, str, str], None],
 ) -> dict[str, PluginQuery]:
     """The questions and remedies of plugins, by file name: the files TOPIC/NAME.sql of their
-    folders, without those that are wrong, or have a name that is taken. `names_of` checks one and
-    gives its names."""
+    folders, without those that fail the check, or have a name that is taken."""
     found: dict[str, PluginQuery] = {}
     owners: dict[str, str] = {}
     for plugin, file in files("queries", "*/*.sql"):
@@ -167,10 +166,10 @@ def added_queries(
             if not name.isidentifier():
                 raise TracekitError("a name has letters, digits and underscores")
             sql = text(file)
-            names = names_of(name, topic, sql)
-            if taken := next((each for each in names if each in owners), None):
-                raise TracekitError(f"{owners[taken]} has a question or remedy named {taken}")
-            owners |= dict.fromkeys(names, f"plugin {plugin.name}")
+            check(name, topic, sql)
+            if name in owners:
+                raise TracekitError(f"{owners[name]} has a question or remedy named {name}")
+            owners[name] = f"plugin {plugin.name}"
             found[name] = PluginQuery(plugin, topic, sql)
     return found
 

@@ -9,7 +9,7 @@ macro from the table. A query's parameter that a user can set takes its default 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.resources import files
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,14 +19,6 @@ from msgspec.structs import replace
 
 from tracekit.errors import TracekitError
 from tracekit.text import suggestion
-
-# Former names; `--threshold` still accepts them.
-FORMER = {
-    "most_share": "captured_majority",
-    "settled_share": "allocation_settled_by",
-    "early_share": "one_off_early_share",
-    "start_share": "slow_start_max_share",
-}
 
 
 class Threshold(NamedTuple):
@@ -88,7 +80,7 @@ class _Settings(Struct, frozen=True):
                 not a number of its type.
         """
         values: dict[str, Any] = {}
-        for name, text in pairs(settings, "--threshold", FORMER).items():
+        for name, text in pairs(settings, "--threshold").items():
             if name not in TABLE:
                 names = [each.name for each in TABLE.values() if each.is_settable]
                 known = suggestion(name, names) or f"; there are: {', '.join(names)}"
@@ -128,11 +120,8 @@ def _with_settings(values: dict[str, int | float]) -> Thresholds:
     return Thresholds(**values)
 
 
-def pairs(
-    given: Iterable[str], option: str, former: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """The values of an option that is given as NAME=VALUE, by name; `former` has the names of today
-    by those of before.
+def pairs(given: Iterable[str], option: str) -> dict[str, str]:
+    """The values of an option that is given as NAME=VALUE, by name.
 
     Raises:
         TracekitError: when a text is no such pair, or a name has two values.
@@ -140,7 +129,6 @@ def pairs(
     found: dict[str, str] = {}
     for text in given:
         name, _, value = text.partition("=")
-        name = (former or {}).get(name, name)
         if text.find("=") < 1:
             raise TracekitError(f"{option} takes NAME=VALUE, not {text!r}")
         if name in found:

@@ -122,10 +122,8 @@ def partition() -> str:
 def queue() -> str:
     with tracekit.load(_DATA / "simulated-compute-bound.json.gz") as run:
         _, rows = run.fetch(
-            "SELECT l.start_ns, l.end_ns, o.start_ns, o.end_ns FROM gpu_op_launch AS g "
-            "JOIN launches AS l ON l.trace_id = g.trace_id AND l.event_id = g.launch_id "
-            "JOIN gpu_ops AS o ON o.trace_id = g.trace_id AND o.event_id = g.event_id "
-            "ORDER BY o.start_ns LIMIT 6"
+            "SELECT launch_start_ns, launch_end_ns, start_ns, end_ns FROM gpu_ops "
+            "WHERE launch_id IS NOT NULL ORDER BY start_ns LIMIT 6"
         )
     return lanes(
         [

@@ -1,6 +1,5 @@
 -- question: Where does the host make runtime calls of one kind, and what does each call site cost?
 -- since: 0.1
--- also: allocator_calls (kind = allocation), occupancy_queries (kind = query)
 -- param kind (text, default 'allocation'): their kind: allocation (past the caching allocator), query (of
 --     occupancy or attributes), launch, copy, sync, compilation ...
 -- columns call, cpu_op, python_line, count, host_ns, gpu_idle_ns

@@ -1,6 +1,5 @@
 -- question: How deep was each stream's launch queue, and how long was it empty, or full and blocking?
 -- since: 0.1
--- also: full_queue
 -- param limit (integer, default full_depth): queue depth at which a stream's queue is full and the host must
 --     wait; full_depth: estimated per stream from the depth at which its launch calls repeatedly return,
 --     counting from 512 launches on

@@ -19,7 +19,7 @@
 -- risks: Without empty_cache(), other programs on the device cannot use the memory that this one has cached.
 --     If blocks are freed in operators, memory is short or fragmented, because sizes change from step to
 --     step; expandable segments, padding to a few sizes, or a smaller batch help.
--- check: tracekit query after.json allocator_calls; tracekit diff before.json after.json
+-- check: tracekit query after.json call_sites --param kind=allocation; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html
 -- doubts: no_runtime_calls, no_stacks

@@ -1,6 +1,5 @@
 -- question: Which GPU ops have a name or a class that matches a pattern?
 -- since: 0.1
--- also: kernels_of_class (by = class)
 -- params pattern
 -- param by (text, default 'name'): `name`, or `class`: gemm, attention, convolution ...
 -- columns event_id, name, class

@@ -1,6 +1,5 @@
 -- question: Which calls of operators or modules match a pattern by name, without calls inside another match?
 -- since: 0.1
--- also: modules_named (of = module)
 -- params pattern
 -- param of (text, default 'operator'): `operator` or `module`
 -- columns event_id, name, pid, tid, start_ns, dur_ns

@@ -1,6 +1,5 @@
 -- question: How much GPU time does each kernel class take, and how much of it overlaps other classes?
 -- since: 0.1
--- also: kernel_time
 -- columns device_id, class, count, total_ns, share_of_kernel_time
 -- column covered_ns (ns): time in which at least one of them ran
 -- column alone_ns (ns): the part of it in which no kernel of another class ran

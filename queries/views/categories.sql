@@ -26,14 +26,11 @@ SELECT trace_id, event_id, kind, name, pid, tid, start_ns, end_ns, dur_ns, corre
        activity, call, traits, args
 FROM slices WHERE kind IN ('runtime', 'driver');
 
--- Calls that enqueue work for a device: `launched_kind` is kernel, graph, memcpy or memset. (`activity` is
--- its name before format 9, kept through format 10.)
+-- Calls that enqueue work for a device: `launched_kind` is kernel, graph, memcpy or memset.
 CREATE OR REPLACE VIEW launches AS
-SELECT *, activity AS launched_kind FROM (
-    SELECT * REPLACE (CASE call WHEN 'launch_graph' THEN 'graph' WHEN 'fill' THEN 'memset'
-        WHEN 'launch_kernel' THEN 'kernel' ELSE 'memcpy' END AS activity)
-    FROM runtime_calls WHERE activity IN ('launch', 'copy')
-);
+SELECT * EXCLUDE (activity), CASE call WHEN 'launch_graph' THEN 'graph' WHEN 'fill' THEN 'memset'
+    WHEN 'launch_kernel' THEN 'kernel' ELSE 'memcpy' END AS launched_kind
+FROM runtime_calls WHERE activity IN ('launch', 'copy');
 
 -- Waiting for a device: host calls that block (side 'host'), waits of the device (side 'device', cuda_sync).
 CREATE OR REPLACE VIEW syncs AS

@@ -28,10 +28,3 @@ FROM gpu_ops WHERE kind = 'memcpy';
 CREATE OR REPLACE VIEW memsets AS
 SELECT trace_id, event_id, name, device_id, stream, start_ns, end_ns, dur_ns, bytes, correlation, external_id
 FROM gpu_ops WHERE kind = 'memset';
-
--- The GPU ops whose launch is known, under the name that they had before.
-CREATE OR REPLACE VIEW gpu_op_launch AS
-SELECT trace_id, event_id, kind, device_id, stream, launch_id, pid, tid, launch_name, is_graph,
-       can_be_captured, launch_start_ns, launch_end_ns, launch_delay_ns, queue_wait_ns, is_blocking,
-       is_copy_call
-FROM gpu_ops WHERE launch_id IS NOT NULL;

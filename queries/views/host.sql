@@ -13,8 +13,3 @@ FROM thread_slice JOIN host_thread AS t USING (thread);
 CREATE OR REPLACE VIEW host_site AS
 SELECT trace_id, event_id, cpu_op_id, outer_op_id, python_id, line_id, module_id, op_label, place_label
 FROM thread_slice;
-
--- Launches of GPU ops with the innermost operator, Python frame and module around each.
-CREATE OR REPLACE VIEW launch_site AS
-SELECT trace_id, event_id AS launch_id, cpu_op_id, python_id, module_id FROM host_site
-WHERE (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM launch_call);

@@ -219,9 +219,8 @@ def test_the_shared_runs_of_two_makers_are_compared_part_by_part(pair):
     for trace, side in enumerate("ab", 1):
         ((whole,),) = pair.fetch(
             f"SELECT sum(g.dur_ns) / any_value(steps) FROM gpu_ops AS g "
-            f"JOIN gpu_op_launch AS l USING (trace_id, event_id) "
             f"JOIN run_steps USING (trace_id) "
-            f"JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id "
+            f"JOIN host_site AS h ON g.trace_id = h.trace_id AND g.launch_id = h.event_id "
             f"WHERE trace_id = {trace} AND outer_op_id IS NOT NULL"
         )[1]
         assert sum(row[f"{side}_gpu_ns"] for row in found) == pytest.approx(whole, rel=1e-4)

@@ -113,18 +113,6 @@ def test_each_doubt_of_a_question_is_a_known_finding():
         assert not unknown, f"{query.name}: no findings of `health`: {unknown}"
 
 
-def test_aliases_fix_a_parameter_and_are_not_questions_of_their_own():
-    for query in ALL:
-        for name, fixed, _ in query.also:
-            other = catalog.query(name)
-            assert name not in catalog.queries()
-            assert other.columns == query.columns
-            assert {each.name for each in query.parameters} == (
-                {each.name for each in other.parameters} | ({fixed} if fixed else set())
-            )
-            assert not fixed or f"getvariable('{fixed}')" not in other.sql
-
-
 def test_no_question_hides_a_method_of_the_database():
     assert not set(catalog.queries()) & set(vars(tracekit.Database))
 

@@ -205,7 +205,9 @@ def test_a_launch_belongs_to_the_innermost_open_slice_of_each_kind(timelines):
     given_events, expected = zip(*(launched(*each) for each in timelines), strict=True)
     found = rows_of(
         given_events,
-        "SELECT trace_id, launch_id, cpu_op_id, python_id, module_id FROM launch_site ORDER BY ALL",
+        "SELECT trace_id, event_id, cpu_op_id, python_id, module_id FROM host_site "
+        "WHERE (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM launch_call) "
+        "ORDER BY ALL",
     )
     assert found == list(expected)
 

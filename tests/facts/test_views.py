@@ -15,16 +15,6 @@ def test_every_meaning_of_a_facet_is_in_its_enumeration(cases_database, facet, c
     assert set(meanings) - {"none"} <= set(known)
 
 
-def test_former_names_are_the_same_rows(cases_database):
-    former = {"gpu_op_link": "gpu_op_launch", "gpu_op_host": "launch_site"}
-    for name, now in (former | {"measured_work()": "operator_time"}).items():
-        rows = cases_database.fetch(f"FROM {now} ORDER BY ALL")
-        assert rows[1]
-        assert cases_database.fetch(f"FROM {name} ORDER BY ALL") == rows
-    differing = "SELECT count(*) FROM launches WHERE activity <> launched_kind"
-    assert cases_database.fetch(differing)[1] == [(0,)]
-
-
 def kernels(shared_trace, name, where, column="name"):
     run, trace = shared_trace(f"{name}.json.gz")
     asked = f"SELECT DISTINCT {column} FROM kernels WHERE trace_id = {trace} AND {where}"

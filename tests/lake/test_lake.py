@@ -37,9 +37,9 @@ def made(tmp_path_factory):
 
 
 def test_rows_say_their_run_and_rank(made, run):
-    done = run("query", "partition", f"{made}/lake", "--format", "csv", "--columns", "kind,span_ns")
+    done = run("query", f"{made}/lake", "partition", "--format", "csv", "--columns", "kind,span_ns")
     assert done.returncode == 0, done.stderr
-    done = run("query", "run_metrics", f"{made}/lake", "--format", "csv")
+    done = run("query", f"{made}/lake", "run_metrics", "--format", "csv")
     header, *rows = done.stdout.splitlines()
     assert header.startswith("run,rank,trace_id,steps")
     assert [row.split(",")[:2] for row in sorted(rows)] == [
@@ -243,7 +243,7 @@ def test_a_lake_of_a_later_layout_is_reported_and_not_changed(tmp_path, refused)
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / layout.MARK).write_text('{"layout": 3}')
     write_rank(tmp_path / "in", 0)
-    for command in (("query", "overview", "lake"), ("lake", "add", "in", "--to", "lake"),
+    for command in (("query", "lake", "overview"), ("lake", "add", "in", "--to", "lake"),
                     ("lake", "clean", "lake"), ("fleet", "lake")):  # fmt: skip
         assert "a later version of tracekit made this lake" in refused(*command)
     assert [each.name for each in (tmp_path / "lake").iterdir()] == [layout.MARK]
@@ -290,7 +290,7 @@ def test_a_question_is_asked_about_each_rank_separately(made, run, refused):
     header, *rows = done.stdout.splitlines()
     assert header.startswith("run,trace_id,rank,")
     assert [row.split(",")[2] for row in rows] == ["0", "1", "2", "3"]
-    together = run("query", "partition", part, "--param", "kind=gpu_active", "--format", "csv")
+    together = run("query", part, "partition", "--param", "kind=gpu_active", "--format", "csv")
     assert sorted(together.stdout.splitlines()[1:]) == sorted(rows)
     refused("lake", "ask", "partition", part, "--param", "x=1")
 
@@ -341,7 +341,7 @@ def test_ranks_that_cannot_be_read_are_left_out_until_they_are_added_again(copie
         assert sorted(rows) == [("tuesday", rank) for rank in range(4)]
         (note,) = lake.notes
         assert "4 of 8 ranks are left out: another version of tracekit wrote them" in note
-    said = refused("query", "run_metrics", f"{copied}/run=monday")
+    said = refused("query", f"{copied}/run=monday", "run_metrics")
     assert "another version of tracekit wrote these 4 ranks" in said
     assert statuses(add(copied, made / "monday")) == ["replaced"] * 4
     with open_lake(str(copied)) as lake:

@@ -46,7 +46,7 @@ def test_the_list_has_every_question_under_its_topic(run):
 
 
 def test_columns_are_chosen_by_name_in_any_format(path, tmp_path, run):
-    asked = ("query", "top_kernels", path, "--columns", "total_ns, name", "--param", "top=1")
+    asked = ("query", path, "top_kernels", "--columns", "total_ns, name", "--param", "top=1")
     assert run(*asked, "--format", "csv").stdout == "total_ns,name\n5000,mul\n"
     assert json.loads(run(*asked, "--format", "json").stdout) == [{"total_ns": 5000, "name": "mul"}]
     assert run(*asked, "--format", "parquet", "-o", "k.parquet").returncode == 0
@@ -56,23 +56,23 @@ def test_columns_are_chosen_by_name_in_any_format(path, tmp_path, run):
 
 
 def test_an_unknown_column_is_refused_with_those_that_there_are(path, run):
-    done = run("query", "top_kernels", path, "--columns", "nmae")
+    done = run("query", path, "top_kernels", "--columns", "nmae")
     assert done.returncode == 2
     assert "has no column 'nmae'; it has trace_id, name" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 def test_figures_come_with_what_makes_them_doubtful(path, run):
-    done = run("query", "partition", path)
+    done = run("query", path, "partition")
     assert "GPU ops have no launch in the trace (50.0 % of all)" in done.stderr
     # This finding does not affect kernel names.
-    assert run("query", "top_kernels", path).stderr == ""
+    assert run("query", path, "top_kernels").stderr == ""
 
 
 def test_a_damaged_file_touches_every_answer(tmp_path, run):
     whole = a_trace(tmp_path).read_text()
     (tmp_path / "t.json").write_text(whole[: whole.index('"of nobody"')])
-    done = run("query", "top_kernels", "t.json")
+    done = run("query", "t.json", "top_kernels")
     assert done.returncode == 0
     assert "error: trace 1: the end is missing" in done.stderr
 
@@ -100,7 +100,7 @@ def test_a_question_without_an_answer_says_why(made):
 
 
 def test_the_reason_is_printed_where_there_are_no_rows(path, run):
-    done = run("query", "roofline", path)
+    done = run("query", path, "roofline")
     assert done.returncode == 0
     assert "missing: trace 1: no input shapes were recorded (record_shapes=True)" in done.stderr
 

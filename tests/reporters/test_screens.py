@@ -382,6 +382,6 @@ def test_advice_on_a_run_is_on_the_rank_that_sets_its_pace(job):
 
 
 def test_stragglers_begin_with_the_rank_to_blame(job):
-    rows = json.loads(invoke("query", "stragglers", job, "--json").stdout)
+    rows = json.loads(invoke("query", job, "stragglers", "--json").stdout)
     assert [each["rank"] for each in rows[:2]] == [2] * 2
     assert {each["rank"] for each in rows} == set(range(5))

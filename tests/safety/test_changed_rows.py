@@ -20,7 +20,7 @@ COMMANDS = (
     ["whatif", "DB", "host*0.5"],
     ["advise", "DB"],
     ["export", "DB", "-o", "OUT.json"],
-    ["query", "health", "DB"],
+    ["query", "DB", "health"],
 )
 # New values for a column, by the beginning of its type.
 VALUES = {

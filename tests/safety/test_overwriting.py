@@ -21,7 +21,7 @@ READERS = {
     "export": ["export", "INPUT", "--trace-id", "1", "-o", "OUTPUT"],
     "collapsed": ["export", "INPUT", "--format", "collapsed", "-o", "OUTPUT"],
     "speedscope": ["export", "INPUT", "--format", "speedscope", "-o", "OUTPUT"],
-    "query": ["query", "overview", "INPUT", "--format", "csv", "-o", "OUTPUT"],
+    "query": ["query", "INPUT", "overview", "--format", "csv", "-o", "OUTPUT"],
     "report": ["report", "INPUT", "-o", "OUTPUT"],
     "report of two": ["report", "INPUT", "other.json", "-o", "OUTPUT"],
     "report of two, the second": ["report", "other.json", "INPUT", "-o", "OUTPUT"],

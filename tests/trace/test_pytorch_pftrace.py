@@ -14,8 +14,8 @@ SELECT kind, split_part(s.name, ' ', 1), s.pid, s.tid, s.start_ns, s.dur_ns, op.
 FROM slices AS s LEFT JOIN cpu_ops AS op USING (trace_id, event_id) ORDER BY ALL
 """
 LINKS = """
-SELECT op.name, op.start_ns, launch_name, launch_start_ns, is_graph
-FROM gpu_op_launch AS l JOIN kernels AS op USING (trace_id, event_id) ORDER BY ALL
+SELECT name, start_ns, launch_name, launch_start_ns, is_graph
+FROM gpu_ops WHERE kind = 'kernel' AND launch_id IS NOT NULL ORDER BY ALL
 """
 
 

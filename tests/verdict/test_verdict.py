@@ -5,7 +5,7 @@ import re
 from importlib.resources import files
 
 import pytest
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from tests.kit.evidenced import (
     LATE,
@@ -20,7 +20,7 @@ from tests.kit.evidenced import (
 )
 from tracekit.causes import RECORDERS, words
 from tracekit.errors import TracekitError
-from tracekit.thresholds import FORMER, Thresholds
+from tracekit.thresholds import Thresholds
 from tracekit.verdict.doubts import DOUBTS
 from tracekit.verdict.once import longest_once, without_once
 from tracekit.verdict.regime import bound_by, steady_busy_ns
@@ -85,12 +85,6 @@ def test_thresholds_can_be_set_and_nothing_else():
         Thresholds().updated(["small=1"])
     with pytest.raises(TracekitError, match="wait_ns is an integer"):
         Thresholds().updated(["wait_ns=much"])
-
-
-def test_a_threshold_can_be_set_by_its_former_name():
-    for former, name in FORMER.items():
-        assert former not in asdict(Thresholds())
-        assert getattr(Thresholds().updated([f"{former}=0.7"]), name) == 0.7
 
 
 @pytest.mark.parametrize(

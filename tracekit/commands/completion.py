@@ -29,7 +29,7 @@ def completion(shell: str) -> None:
 
 
 def questions(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
-    """A file, then the names of questions; or, as in former versions, the other way round."""
+    """A file, then the names of questions; before `--explain`, a question alone."""
     from tracekit.database import catalog
 
     if _question(ctx) or not (typed or _given(ctx)):

@@ -24,7 +24,7 @@ Value = str | int | float | bool | None
 VOCABULARY = (
     "measures", "names", "intervals", "categories", "devices", "host", "windows", "origin",
     "inside", "paths", "places", "memory", "queue", "peaks", "graphs", "work", "serving", "grids",
-    "collectives", "cpu", "runs", "units", "hta", "former",
+    "collectives", "cpu", "runs", "units", "hta",
 )  # fmt: skip
 
 # The folders of queries and their subjects, in the order in which they are listed.
@@ -171,8 +171,6 @@ class Query(Struct, frozen=True):
     doubts: tuple[str, ...] = ()
     # The version of tracekit that had it first.
     since: str = ""
-    # Its other names: a name, and the parameter that it fixes with its value, if any.
-    also: tuple[tuple[str, str, str], ...] = ()
     # The plugin that brings it; None: it is tracekit's own.
     plugin: Plugin | None = None
 
@@ -186,13 +184,6 @@ class Query(Struct, frozen=True):
         lines += [f"{each.name} ({each.unit}): {each.help}" for each in self.columns]
         lines += ["", f"Since version {self.since}."] if self.since else []
         return "\n".join(lines)
-
-    def under_name(self, name: str) -> Query:
-        """The query under another one of its names, without the parameter that the name fixes."""
-        (_, fixed, value), *_ = (each for each in self.also if each[0] == name)
-        sql = self.sql.replace(f"getvariable('{fixed}')", f"'{value}'")
-        others = tuple(each for each in self.parameters if each.name != fixed)
-        return replace(self, name=name, sql=sql, parameters=others, also=())
 
     def check_parameters(self, given: Mapping[str, Value]) -> dict[str, Value]:
         """The given parameter values, converted to the parameters' types.
@@ -227,7 +218,7 @@ class Query(Struct, frozen=True):
 
 
 _CREATE, _END = "CREATE OR REPLACE ", ";\n"
-_QUESTION, _ALSO_LINE = "-- question: ", "\n-- also: "
+_QUESTION = "-- question: "
 _NAMES = re.compile(r"-- (param|column)s (.*)")
 _WHEN = "-- when: "
 _PARAMETER = re.compile(r"-- param (\w+) \((\w+), default (.*?)\): (.*)")
@@ -242,7 +233,6 @@ _ORDER_OF_REMEDIES = "ORDER BY trace_id, place, start_ns, target, pid, tid\n"
 # The header lines of all other queries, without the line `_OF_SEVERAL`.
 _OF_A_TRACE = ("-- params trace", "-- columns trace_id")
 _OF_SEVERAL = "-- of: several traces"
-_ALSO = re.compile(r"(\w+)(?: \((\w+) = (\w+)\))?")
 
 
 def _parameter(name: str, type_of: str, default: str, help: str) -> Parameter:
@@ -284,22 +274,21 @@ def header(sql: str) -> list[str]:
 def parse_query(name: str, topic: str, sql: str) -> Query:
     """Reads a query file's header.
 
-    The first line is `-- question: ...`, followed by `-- since: VERSION` of tracekit, and by `--
-    also: NAME (PARAM = VALUE), NAME` if the query has other names, which may fix a text parameter.
-    Then come, in the order in which the query takes and returns them, `-- params NAME, NAME` and
-    `-- columns NAME, NAME` for those that queries/columns.csv describes, and `-- param NAME (TYPE,
-    default X): what` and `-- column NAME (UNIT): what` for those whose meaning here differs. Then
-    come `-- when: CONDITION` (see `conditions`), `-- doubts: CODE, CODE` (findings of the query
-    `health` that make the result doubtful) and any other comment lines, up to the first line of
-    SQL. A comment line indented by four more spaces continues the line before. All remedies take
-    and return the same, in the same order: their headers describe only what differs, and their SQL
-    does not sort. Any other query takes the parameter `trace` and returns `trace_id` first, unless
-    its header says `-- of: several traces`.
+    The first line is `-- question: ...`, followed by `-- since: VERSION` of tracekit. Then come, in
+    the order in which the query takes and returns them, `-- params NAME, NAME` and `-- columns
+    NAME, NAME` for those that queries/columns.csv describes, and `-- param NAME (TYPE, default X):
+    what` and `-- column NAME (UNIT): what` for those whose meaning here differs. Then come `--
+    when: CONDITION` (see `conditions`), `-- doubts: CODE, CODE` (findings of the query `health`
+    that make the result doubtful) and any other comment lines, up to the first line of SQL. A
+    comment line indented by four more spaces continues the line before. All remedies take and
+    return the same, in the same order: their headers describe only what differs, and their SQL does
+    not sort. Any other query takes the parameter `trace` and returns `trace_id` first, unless its
+    header says `-- of: several traces`.
 
     Raises:
         TracekitError: queries/columns.csv does not describe a name that the header takes from it.
     """
-    question, doubts, also, since = "", "", "", ""
+    question, doubts, since = "", "", ""
     parameters: dict[str, Parameter] = {}
     columns: dict[str, Column] = {}
     common_parameters, common_columns = _common()
@@ -311,8 +300,6 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
             question = line.removeprefix(_QUESTION)
         elif line.startswith("-- since: "):
             since = line.removeprefix("-- since: ")
-        elif line.startswith("-- also: "):
-            also = line.removeprefix("-- also: ")
         elif match := _NAMES.fullmatch(line):
             names = match[2].split(", ")
             known = common_parameters if match[1] == "param" else common_columns
@@ -332,9 +319,8 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
         elif line.startswith(_DOUBTS):
             doubts = line.removeprefix(_DOUBTS)
     codes = tuple(code.strip() for code in doubts.split(",") if code.strip())
-    others = tuple(_ALSO.findall(also))
     takes, returns = tuple(parameters.values()), tuple(columns.values())
-    return Query(name, topic, question, sql, takes, returns, codes, since, others)
+    return Query(name, topic, question, sql, takes, returns, codes, since)
 
 
 @cache
@@ -360,19 +346,15 @@ def plugin_of(name: str) -> Plugin | None:
 @cache
 def _added() -> dict[str, plugins.PluginQuery]:
     """The queries and remedies of plugins, by file name."""
-    return plugins.added_queries(TOPICS, _own_names, _checked_names)
+    return plugins.added_queries(TOPICS, _own_names, _check)
 
 
 def _own_names() -> Iterator[str]:
-    for topic in TOPICS:
-        for name, text in sql_texts(topic).items():
-            yield name
-            if topic != "remedies" and _ALSO_LINE in text:
-                yield from (also for also, *_ in parse_query(name, topic, text).also)
+    return (name for topic in TOPICS for name in packaged.stems(topic))
 
 
-def _checked_names(name: str, topic: str, sql: str) -> list[str]:
-    """All names of a plugin's query or remedy.
+def _check(name: str, topic: str, sql: str) -> None:
+    """Checks the header of a plugin's query or remedy.
 
     Raises:
         TracekitError: its header or its thresholds are wrong.
@@ -382,7 +364,6 @@ def _checked_names(name: str, topic: str, sql: str) -> list[str]:
         raise TracekitError("its header has no question, or no columns")
     with explained("no threshold has this name", KeyError):
         constants.with_thresholds(sql)
-    return [name, *(also for also, *_ in found.also)]
 
 
 def texts_of_plugins() -> dict[str, str]:
@@ -391,13 +372,13 @@ def texts_of_plugins() -> dict[str, str]:
 
 
 def queries() -> dict[str, Query]:
-    """All named queries, by their first names, grouped by topic."""
+    """All named queries, by name, grouped by topic."""
     return {name: query(name) for name in _topics()}
 
 
 def is_query(name: str) -> bool:
-    """Whether a query has this name, as its first or another one."""
-    return name in _topics() or name in _aliases()
+    """Whether a query has this name."""
+    return name in _topics()
 
 
 def matching(word: str) -> list[Query]:
@@ -420,23 +401,15 @@ def conditions() -> dict[str, str]:
 
 
 @cache
-def _aliases() -> dict[str, str]:
-    """The first name of a query, by each of its other names."""
-    return {also[0]: each.name for each in queries().values() for also in each.also}
-
-
-@cache
 def query(name: str) -> Query:
-    """The query called `name`, which may be one of its other names.
+    """The query called `name`.
 
     Raises:
         TracekitError: when no query has that name.
     """
     topic = _topics().get(name)
-    if topic is None and is_query(name):
-        return query(_aliases()[name]).under_name(name)
     if topic is None:
-        similar = suggestion(name, (*_topics(), *_aliases()))
+        similar = suggestion(name, _topics())
         raise TracekitError(
             f"no query is named {name!r}{similar or '; `tracekit query --list` shows all names'}"
         )

@@ -114,10 +114,10 @@ def _scale_named(change: Change, scale: Scale, graph: Graph, remedies: Remedies)
     # Text without wildcards matches any part of a name.
     if change.what != "class" and not re.search(r"[*?\[]", pattern):
         pattern = f"*{pattern}*"
-    question = "fused_ops" if change.what == "fuse" else PATTERNS[change.what]
+    question, more = ("fused_ops", {}) if change.what == "fuse" else PATTERNS[change.what]
     # DuckDB would need pandas for arrays of an enumeration, such as a kernel's class.
     columns = [each.name for each in catalog.query(question).columns if each.unit != "text"]
-    rows = remedies.arrays(question, columns, pattern=pattern)
+    rows = remedies.arrays(question, columns, pattern=pattern, **more)
     if not len(rows["event_id"]):
         nothing = " names nothing in this trace"
         if change.what == "fuse":

@@ -12,13 +12,14 @@ from tracekit.errors import TracekitError
 
 # Aliases of causes and sides.
 _ALIASES = {"gpu": "device", "cpu": "host", "network": "communication", "copies": "copy"}
-# The kinds of pattern (`kind:PATTERN`), each with the query that finds what matches.
-PATTERNS = {
-    "kernel": "kernels_named",
-    "class": "kernels_of_class",
-    "operator": "operators_named",
-    "module": "modules_named",
-    "sync": "syncs_named",
+# The kinds of pattern (`kind:PATTERN`), each with the query that finds what matches, and its
+# parameters.
+PATTERNS: dict[str, tuple[str, dict[str, str]]] = {
+    "kernel": ("kernels_named", {}),
+    "class": ("kernels_named", {"by": "class"}),
+    "operator": ("operators_named", {}),
+    "module": ("operators_named", {"of": "module"}),
+    "sync": ("syncs_named", {}),
 }
 # The change that removes one-offs.
 STEADY = "steady"
