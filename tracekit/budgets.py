@@ -152,7 +152,7 @@ def _page(trace: Path) -> str:
     try:
         require_unlinked(page, page.parent)
         with load(trace) as database:
-            page_of(database, page, None, None, None)
+            page_of(database, page, None, None)
     except TracekitError as error:
         return f"none: {error}"
     return str(page)

@@ -18,7 +18,6 @@ from tracekit.evidence import collect
 from tracekit.evidence.accounts import FIXED, Accounts
 from tracekit.evidence.model import Evidence, OneOffEvent, Period, Trace, forbids_verdicts
 from tracekit.stages import stage
-from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Verdict
 from tracekit.verdict.parts import with_parts
 from tracekit.verdict.regime import UNKNOWN, flip_of
@@ -46,10 +45,7 @@ class Examination(Struct, frozen=True):
 
 
 def examine_all(
-    database: Session,
-    trace_ids: Sequence[int] | None = None,
-    window: str | None = None,
-    thresholds: Thresholds | None = None,
+    database: Session, trace_ids: Sequence[int] | None = None, window: str | None = None
 ) -> list[Analysis]:
     """The analyses of these traces, or of all traces in the database.
 
@@ -58,14 +54,13 @@ def examine_all(
     """
     chosen = database.trace_ids() if trace_ids is None else [*map(database.only, trace_ids)]
     with database.sharing():
-        return [examine(database, each, window, thresholds).analysis for each in chosen]
+        return [examine(database, each, window).analysis for each in chosen]
 
 
 def examine(
     database: Session,
     trace_id: int,
     window: str | None = None,
-    thresholds: Thresholds | None = None,
     *,
     combine: bool = False,
     keep_replays: bool = False,
@@ -84,14 +79,13 @@ def examine(
         TracekitError: the trace has no such window, or its events cannot be read.
     """
     database.require_events(trace_id)
-    judging = thresholds or database.thresholds
-    with database.judging(judging), stage(f"judging trace {trace_id}"):
-        return _Examiner(database, trace_id, judging).examine(window, combine, keep_replays)
+    with stage(f"judging trace {trace_id}"):
+        return _Examiner(database, trace_id).examine(window, combine, keep_replays)
 
 
 def replayed(database: Session, analysis: Analysis) -> tuple[Replay | None, WindowId]:
-    """The replay of a trace that was judged before, and the window of its verdict, by default
-    thresholds; None: it cannot be replayed.
+    """The replay of a trace that was judged before, and the window of its verdict; None: it cannot
+    be replayed.
 
     Raises:
         TracekitError: the trace's events cannot be read.
@@ -113,8 +107,8 @@ def replayed(database: Session, analysis: Analysis) -> tuple[Replay | None, Wind
 class _Examiner:
     """Examines one trace; the replays are freed once nothing needs them."""
 
-    def __init__(self, database: Session, trace_id: int, thresholds: Thresholds) -> None:
-        self.database, self.trace_id, self.thresholds = database, trace_id, thresholds
+    def __init__(self, database: Session, trace_id: int) -> None:
+        self.database, self.trace_id, self.thresholds = database, trace_id, database.thresholds
         overview = database.ask("overview", trace=trace_id)[0]
         self.trace: Trace = collect.trace_of(database, trace_id, overview)
         self.accounts = Accounts(database, trace_id, overview)
@@ -186,8 +180,9 @@ class _Examiner:
             marked_ns=marked_ns,
             priced_ns=fixes.window_ns if fixes else None,
             unsure=fixes.unsure if fixes else [],
+            thresholds=self.thresholds,
         )
-        return Examination(with_parts(analysis, self.thresholds), fixes, kept, place)
+        return Examination(with_parts(analysis), fixes, kept, place)
 
     # -- evidence and judgement
 
@@ -316,7 +311,7 @@ class _Examiner:
         if not self.is_replayable:
             return None
         try:
-            return WindowGains(Replay(self.database, self.trace_id, self.thresholds, ranges))
+            return WindowGains(Replay(self.database, self.trace_id, ranges))
         except TracekitError as error:
             if ranges is not None:
                 raise TracekitError(f"ranges cannot be judged: {error}") from error

@@ -129,7 +129,8 @@ class Database:
         """
         from tracekit.verdicts import verdicts
 
-        return verdicts(self.session, trace, window, thresholds)
+        with self.session.judging(thresholds):
+            return verdicts(self.session, trace, window)
 
     def whatif(
         self,
@@ -147,7 +148,8 @@ class Database:
         """
         from tracekit.replay.whatif import what_if
 
-        return what_if(self.session, changes, self.session.only(trace), window, thresholds)
+        with self.session.judging(thresholds):
+            return what_if(self.session, changes, self.session.only(trace), window)
 
     def together(self, thresholds: Thresholds | None = None) -> RunVerdict:
         """The one verdict of a run whose ranks these traces are: which rank sets its pace, why,
@@ -158,8 +160,8 @@ class Database:
         """
         from tracekit.verdicts import verdict_together
 
-        with self.session.sharing():
-            analyses = self.verdicts(thresholds=thresholds)
+        with self.session.judging(thresholds), self.session.sharing():
+            analyses = self.verdicts()
             _, found, why = verdict_together(self.session, analyses)
         if found is None:
             why = why or "there is only one trace"
@@ -176,7 +178,8 @@ class Database:
         """
         from tracekit.replay.whatif import what_if_run
 
-        return what_if_run(self.session, changes, thresholds)
+        with self.session.judging(thresholds):
+            return what_if_run(self.session, changes)
 
     def advise(
         self,
@@ -197,8 +200,8 @@ class Database:
 
         chosen = self.session.only(trace)
         require_times(self.session, chosen)
-        with self.session.with_all_ranks() as whole:
-            found = examine(whole, chosen, window, thresholds, combine=True)
+        with self.session.judging(thresholds), self.session.with_all_ranks() as whole:
+            found = examine(whole, chosen, window, combine=True)
         if found.fixes is None:
             reason = "; ".join(found.analysis.verdict.why) or "it has no events that last"
             raise TracekitError(f"{found.analysis.trace.path}: no advice: {reason}")
@@ -232,7 +235,8 @@ class Database:
         """
         from tracekit.reporters.notebook import page_of
 
-        return page_of(self.session, output, trace, window, thresholds)
+        with self.session.judging(thresholds):
+            return page_of(self.session, output, trace, window)
 
     def diff(self, a: int = 1, b: int = 2, top: int = 20) -> Diff:
         """Compares run b with run a, given by trace_id; see `tracekit.compare.diff.diff`.

@@ -110,7 +110,7 @@ _CONFIDENCE = _one_of(*LEVELS, "none")
 _GIVEN: dict[tuple[str, str], Made] = {
     ("Analysis", "top_kernels"): _rows("top_kernels"),
     ("Analysis", "memory_traffic"): _rows("memory_traffic"),
-    ("Analysis", "limits"): lambda made: {
+    ("Analysis", "thresholds"): lambda made: {
         "type": "object",
         "propertyNames": {"enum": [each.name for each in TABLE.values() if each.is_settable]},
         "additionalProperties": {"type": "number"},

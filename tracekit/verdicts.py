@@ -12,33 +12,27 @@ from tracekit.verdict.model import Analysis, RunVerdict
 
 
 def verdicts(
-    database: Session,
-    trace: int | None = None,
-    window: str | None = None,
-    thresholds: Thresholds | None = None,
+    database: Session, trace: int | None = None, window: str | None = None
 ) -> list[Analysis]:
     """The analyses of all traces, or of one trace_id: those that the database stores, unless a
-    window or thresholds ask for others, or other rules judged (`rows.rules`).
+    window or the session's thresholds ask for others, or other rules judged (`rows.rules`).
 
     Raises:
         TracekitError: there is no such trace or window, or a stored verdict cannot be read.
     """
     chosen = database.in_order() if trace is None else [database.only(trace)]
-    found = stored_verdicts(database, trace, window, thresholds)
+    found = stored_verdicts(database, trace, window)
     if others := [each for each in chosen if each not in found]:
         from tracekit.examine import examine_all
 
         with database.with_all_ranks() as whole:
-            examined = examine_all(whole, others, window, thresholds)
+            examined = examine_all(whole, others, window)
         found |= zip(others, examined, strict=True)
     return [found[each] for each in chosen]
 
 
 def stored_verdicts(
-    database: Session,
-    trace: int | None = None,
-    window: str | None = None,
-    thresholds: Thresholds | None = None,
+    database: Session, trace: int | None = None, window: str | None = None
 ) -> dict[int, Analysis]:
     """The analyses that the database stores, by trace_id: of all traces, or of one trace_id. Those
     for a window or other thresholds, or by other rules (`rows.rules`), are not stored.
@@ -46,7 +40,7 @@ def stored_verdicts(
     Raises:
         TracekitError: a stored verdict cannot be read.
     """
-    if window is not None or (thresholds or database.thresholds) != Thresholds():
+    if window is not None or database.thresholds != Thresholds():
         return {}
     stored = "SELECT trace_id, analysis, judged_by FROM verdict WHERE is_main"
     if trace is not None:
@@ -65,12 +59,12 @@ def stored_verdicts(
 
 
 def verdict_together(
-    database: Session, analyses: list[Analysis], thresholds: Thresholds | None = None
+    database: Session, analyses: list[Analysis]
 ) -> tuple[list[Analysis], RunVerdict | None, str]:
     """The analyses, which say who waits for whom, and the verdict of the run whose ranks these
     traces are, or why there is none.
 
-    A single trace has neither. The thresholds are those of the analyses, unless others are given.
+    A single trace has neither.
     """
     if len(analyses) < 2:
         return analyses, None, ""
@@ -82,8 +76,7 @@ def verdict_together(
     from tracekit.verdict.run_verdict import judge_run
     from tracekit.verdict.run_words import with_waits
 
-    judged = thresholds or analyses[0].limits
-    found = judge_run(database, analyses, judged)
+    found = judge_run(database, analyses)
     if isinstance(found, str):
         return analyses, None, found
-    return with_waits(analyses, found, judged), found, ""
+    return with_waits(analyses, found, database.thresholds), found, ""

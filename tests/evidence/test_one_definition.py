@@ -202,7 +202,7 @@ def test_no_reporter_compares_gains_or_holds_a_regimes_name():
 def test_at_the_flip_the_other_side_gains_more(shared_database, shared_verdict):
     name = "simulated-overhead-bound.json.gz"
     flip = shared_verdict(name).causal.flip
-    replay = Replay(shared_database(name).session, 1, Thresholds())
+    replay = Replay(shared_database(name).session, 1)
     window = replay.window(*replay.place(None, None))
 
     def gained(faster, side):
@@ -227,7 +227,7 @@ def test_queries_and_replay_find_the_same_depth_and_the_same_queues_full(room, t
     atoms = [Launch(2_000, (("math", 20_000),)) for _ in range(launches)]
     path = simulated.write(tmp_path / "t.json", Simulation(atoms, Machine(queue_limit=room)))
     with tracekit.load(path) as run:
-        recorded = recording_of(run, 1, limits)
+        recorded = recording_of(run, 1)
         (stats,) = run.ask("launch_stats")
         (summary,) = run.ask("queue_summary")
         deepest = max(row["depth"] for row in run.ask("queue_depth"))
@@ -252,7 +252,7 @@ def test_a_queue_that_grows_deep_and_holds_no_call_up_is_full_to_nobody(tmp_path
         assert run.ask("launch_stats")[0]["queue_depth_max"] > 1_024
         (summary,) = run.ask("queue_summary")
         assert (summary["at_limit"], summary["full_ns"]) == (0, 0)
-        recorded = recording_of(run, 1, Thresholds())
+        recorded = recording_of(run, 1)
         assert not len(waits_of(recorded, recorded.submitted).start)
 
 
@@ -284,13 +284,13 @@ def test_thresholds_that_tables_and_views_read_cannot_be_set_for_one_run():
 
 
 def test_no_rule_has_thresholds_of_its_own():
-    """Each function gets the run's thresholds: only a call without any takes the defaults."""
+    """Rules judge by the thresholds of the session, or of the case that they get."""
     own = [
         f"{file.name}: {line.strip()}"
         for room in ("replay", "verdict", "advice")
         for file in (Path(tracekit.__file__).parent / room).rglob("*.py")
         for line in file.read_text().splitlines()
-        if "Thresholds()" in line and "thresholds or Thresholds()" not in line
+        if "Thresholds()" in line
     ]
     assert own == []
 

@@ -136,9 +136,9 @@ def test_a_verdict_by_other_rules_is_judged_anew(judged, tmp_path):
 def test_a_verdict_that_was_stored_without_its_parts_gets_them_when_it_is_read(shared_verdict):
     analysis = shared_verdict(WITH_ALL)
     stored = analysis.as_dict()
-    assert stored["parts"] and stored["limits"] == {}
-    for name in ("parts", "happened", "limits"):
+    assert stored["parts"] and stored["thresholds"] == {}
+    for name in ("parts", "happened", "thresholds"):
         del stored[name]
     found = read(json.dumps(stored))
     assert (found.parts, found.happened) == (analysis.parts, analysis.happened)
-    assert found.limits == Thresholds()
+    assert found.thresholds == Thresholds()

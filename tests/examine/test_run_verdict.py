@@ -19,7 +19,6 @@ from tests.kit.ranks_simulated import LOGGING, Job
 from tracekit.errors import TracekitError
 from tracekit.replay.ranks.rank_replay import RankReplay
 from tracekit.replay.ranks.stragglers import Pricing
-from tracekit.thresholds import Thresholds
 from tracekit.verdict.run_verdict import judge_run
 from tracekit.verdicts import verdict_together
 
@@ -234,7 +233,7 @@ def test_what_the_command_prints_begins_with_the_runs_verdict(tmp_path):
 def test_to_judge_a_run_again_says_no_more_of_its_ranks(tmp_path):
     with loaded(tmp_path, Job(data=2, steps=1, late={1: 3 * MS})) as run:
         analyses = run.verdicts()
-        first, again = (verdict_together(run.session, analyses, Thresholds())[0] for _ in range(2))
+        first, again = (verdict_together(run.session, analyses)[0] for _ in range(2))
     assert first == again != analyses
 
 

@@ -56,7 +56,7 @@ def exactly(ratio: float) -> StepRatio:
     ],
 )
 def test_a_step_follows_what_moves_it(ratio, grew, recorded, device, host, regime):
-    found = part_of_device(exactly(ratio), at_most=2, grew=grew, recorded=recorded, limits=LIMITS)
+    found = part_of_device(exactly(ratio), 2, grew, recorded, LIMITS)
     assert (found and (found.low, found.high)) == (device and pytest.approx(device))
     for verdict in (OVERHEAD, COMPUTE):
         judged = judge(verdict, found, host, 0.1)
@@ -67,7 +67,7 @@ def test_a_step_follows_what_moves_it(ratio, grew, recorded, device, host, regim
 def test_noise_widens_the_range_until_the_result_is_open():
     def noisy(low, high):
         return part_of_device(
-            StepRatio(ratio=1.4, low=low, high=high), at_most=2, grew=2, recorded=1, limits=LIMITS
+            StepRatio(ratio=1.4, low=low, high=high), 2, 2, 1, LIMITS
         )
 
     calm, wild = noisy(1.78, 1.82), noisy(1.2, 1.8)
@@ -122,7 +122,7 @@ def predictor(atoms, tmp_path, delay_ns, machine=None):
     host_ns = 20 * (atoms[0].atoms[0].atoms[0].ns + 5 * US)
     waits = len(atoms[0].atoms) > 20
     timed = Rounds(step_ns=[span_ns // 5], host_ns=[span_ns // 5 if waits else host_ns])
-    return (OnDevice(database, database.verdict(), timed, delay_ns, Thresholds()), span_ns, host_ns)
+    return (OnDevice(database, database.verdict(), timed, delay_ns), span_ns, host_ns)
 
 
 @pytest.mark.sampled(2)
@@ -167,7 +167,7 @@ def test_without_a_gpu_operators_that_compute_stand_for_the_device():
     )
     timed = Rounds(step_ns=[100], host_ns=[100])
     late, unknown = (
-        OnHost(database, analysis(each), timed, 25, Thresholds())
+        OnHost(database, analysis(each), timed, 25)
         for each in (
             host_evidence(compute_ms=10, dispatch_ms=90),
             host_evidence(compute_ms=0, untraced_ms=100),

@@ -189,7 +189,7 @@ def test_what_happens_once_is_named_and_left_out_and_what_recurs_is_not(title, a
     assert analysis.verdict.bottleneck not in {c for kind, _, c in found if kind != "step"}
     assert any(each.once for each in analysis.advice) == title.startswith(WARMED)
     if not once_ms:
-        assert once_share(analysis, Thresholds()) == 0
+        assert once_share(analysis) == 0
     if "frames" in title:
         # They are no time of Python's either.
         assert {each.regime for each in analysis.windows} == {BUSY}

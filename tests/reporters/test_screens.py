@@ -20,7 +20,6 @@ from tracekit.evidence.model import Finding
 from tracekit.reporters import several
 from tracekit.reporters.first_screen import render
 from tracekit.reporters.parts import devices_of
-from tracekit.thresholds import Thresholds
 from tracekit.verdict.once import once_share
 from tracekit.verdict.parts import parts_of
 
@@ -54,7 +53,7 @@ def test_shares_name_what_is_left_without_one_offs(tmp_path, capsys, monkeypatch
     # What begins after the last op is not listed, and not counted.
     last_ns = analysis.judged.window.end_ns
     late = [replace(each, start_ns=last_ns) for each in analysis.one_offs]
-    shares = [once_share(replace(analysis, one_offs=found), Thresholds())
+    shares = [once_share(replace(analysis, one_offs=found))
               for found in (analysis.one_offs, late)]  # fmt: skip
     assert shares[0] > 0 and shares[1] == 0
     assert any(each.endswith(f"of the other {left}") for each in lines)
@@ -68,7 +67,7 @@ def test_a_threshold_that_is_set_decides_which_parts_have_a_line():
     fewer = invoke("analyze", trace, "--threshold", "named_gain=0.5").stdout
     assert "waits for dispatch " in usual and "waits for dispatch " not in fewer
     whole = json.loads(invoke("analyze", trace, "--threshold", "named_gain=0.5", "--json").stdout)
-    assert whole["limits"] == {"named_gain": 0.5}
+    assert whole["thresholds"] == {"named_gain": 0.5}
     parts_ns = sum(each["dur_ns"] for each in whole["parts"])
     assert parts_ns == whole["judged"]["window"]["span_ns"]
 
@@ -225,7 +224,7 @@ def test_waits_are_named_by_what_was_recorded_meanwhile_if_the_verdict_is(cause,
         verdict=replace(analysis.verdict, bottleneck=cause),
         meanwhile=[{"name": "loading", "idle_ns": MS}],
     )  # fmt: skip
-    assert any(part.name.endswith(name) for part in parts_of(shown, Thresholds()))
+    assert any(part.name.endswith(name) for part in parts_of(shown))
 
 
 # Small traces are judged together, large ones take seconds.

@@ -20,7 +20,6 @@ from tracekit.text import printable, size
 
 if TYPE_CHECKING:
     from tracekit.run import Database
-    from tracekit.thresholds import Thresholds
 
 _DEMO = Path(__file__).parents[1] / "demo.json.gz"
 
@@ -50,9 +49,8 @@ def analyze(
     from tracekit.verdict.model import SCHEMA
     from tracekit.verdicts import verdict_together
 
-    thresholds = request.thresholds
     with request.open(*traces) as opened, opened.sharing():
-        analyses = opened.verdicts(trace_id, request.window, thresholds)
+        analyses = opened.verdicts(trace_id, request.window)
         analyses, run, no_run = verdict_together(opened.session, analyses)
         if as_json:
             objects = [each.as_dict() for each in analyses]
@@ -118,12 +116,12 @@ def advise(
     if (last := traces[-1]) in all_remedies() and not Path(last).exists():
         raise TracekitError(f"{last}: is a remedy; `tracekit advise --how {last}` tells of it")
     with request.open(*traces) as run:
-        chosen = _to_advise(run, trace_id, request.thresholds)
-        fixes = run.advise(chosen, request.window, request.thresholds)
+        chosen = _to_advise(run, trace_id)
+        fixes = run.advise(chosen, request.window)
     options.show(fixes, as_json, partial(reporter.render, every=every))
 
 
-def _to_advise(run: Database, trace_id: int | None, thresholds: Thresholds) -> int | None:
+def _to_advise(run: Database, trace_id: int | None) -> int | None:
     """The trace on which to advise: of the ranks of a run, the one that sets the pace, or the
     median by length of those that are bound by what bounds most."""
     from tracekit.verdict.run_words import bound_of_most
@@ -131,7 +129,7 @@ def _to_advise(run: Database, trace_id: int | None, thresholds: Thresholds) -> i
 
     if trace_id is not None or len(run.trace_ids()) == 1:
         return trace_id
-    analyses = run.verdicts(thresholds=thresholds)
+    analyses = run.verdicts()
     _, found, _ = verdict_together(run.session, analyses)
     if found is None:
         return None
@@ -179,20 +177,20 @@ def report(
 
     with needing("reports need", "report"), _without_unused_formats():
         from tracekit.reporters.html import reports
-    resources, window, judged = request.resources, request.window, request.thresholds
+    resources, window, thresholds = request.resources, request.window, request.thresholds
     output = named_or_own(output, _beside(runs[0]))
     require_writable(output, files_named(runs, resources))
     if len(runs) == 2 or trace_ids:
         if window or trace_id is not None:
             raise TracekitError("--window and --trace-id are for the page of one trace")
         pair = open_pair(runs, trace_ids or (1, 2), resources)
-        with pair.database as database, database.judging(judged):
-            reports.write_diff(database, pair.a, pair.b, output, judged)
+        with pair.database as database, database.judging(thresholds):
+            reports.write_diff(database, pair.a, pair.b, output)
     else:
         opened = open_any(runs, resources, skips_bad=True)
         options.tell_notes(opened)
-        with opened as database, database.judging(judged):
-            reports.write_any(database, output, trace_id, window, judged)
+        with opened as database, database.judging(thresholds):
+            reports.write_any(database, output, trace_id, window)
     yield from _written(output, opening)
 
 

@@ -101,7 +101,6 @@ def _open_two(a: str, b: str, trace_ids: tuple[int, int], resources: Resources) 
     from tracekit.compare.diff import Pair, common_rank, compare_runs, ranks_in
     from tracekit.opening import load, open_any
     from tracekit.text import shown
-    from tracekit.thresholds import Thresholds
     from tracekit.trace.paths import trace_paths
 
     given = trace_paths([a, b])
@@ -114,7 +113,7 @@ def _open_two(a: str, b: str, trace_ids: tuple[int, int], resources: Resources) 
         raise TracekitError("--trace-ids chooses from one database: give only that")
     names = (shown(a), shown(b))
     with open_any(a, resources) as first, open_any(b, resources) as second:
-        runs = compare_runs(first, second, names, Thresholds())
+        runs = compare_runs(first, second, names)
         ranks = ranks_in(first), ranks_in(second)
         paths = [row["path"] for each in (first, second) for row in each.ask("overview")]
     one, other, note = common_rank(names, *ranks, runs)
@@ -146,9 +145,9 @@ def history(
     from tracekit.lake.reading import open_lake
     from tracekit.reporters import diff as reporter
 
-    with open_lake(lake, request.resources) as opened:
+    with open_lake(lake, request.resources) as opened, opened.judging(request.thresholds):
         options.tell_notes(opened)
-        found = library.history(opened, request.thresholds, top)
+        found = library.history(opened, top)
         failed = library.last_failing(opened, conditions)
     options.show(found, as_json, reporter.render_history)
     return options.status_of(failed)
@@ -168,9 +167,9 @@ def fleet(lake: str, as_json: bool, request: Request) -> None:
     from tracekit.lake.reading import open_lake
     from tracekit.reporters import fleet as reporter
 
-    with open_lake(lake, request.resources) as opened:
+    with open_lake(lake, request.resources) as opened, opened.judging(request.thresholds):
         options.tell_notes(opened)
-        found = library(opened, request.thresholds)
+        found = library(opened)
     options.show(found, as_json, reporter.render)
 
 

@@ -62,10 +62,9 @@ class Request:
 
         # Nothing here has a use for BLAS: NumPy would start a thread of it for each core.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        judged = self.thresholds
         opened = open_any(paths, self.resources, self.output, skips_bad=True)
         tell_notes(opened)
-        with Database(opened) as run, opened.judging(judged):
+        with Database(opened) as run, opened.judging(self.thresholds):
             yield run
 
     def render(

@@ -35,14 +35,12 @@ def whatif(
         raise TracekitError(
             f"{changes[0]}: is a file, not a change; the ranks of a run are one folder or DB"
         )
-    thresholds, window = request.thresholds, request.window
+    window = request.window
     with request.open(trace) as run:
         if trace_id is None and window is None and len(run.trace_ids()) > 1:
-            options.show(
-                run.whatif_together(*changes, thresholds=thresholds), as_json, reporter.render_run
-            )
+            options.show(run.whatif_together(*changes), as_json, reporter.render_run)
             return
-        found = run.whatif(*changes, trace=trace_id, window=window, thresholds=thresholds)
+        found = run.whatif(*changes, trace=trace_id, window=window)
     options.show(found, as_json, reporter.render_whatif)
 
 

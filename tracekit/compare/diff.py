@@ -17,7 +17,6 @@ from tracekit.errors import TracekitError
 from tracekit.records import Record, Shown
 from tracekit.stages import stage
 from tracekit.text import counted, duration, size
-from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import LateRank, RunVerdict
 from tracekit.verdicts import verdict_together, verdicts
 
@@ -213,15 +212,13 @@ class RunComparison(Record, frozen=True):
     """What changed between the runs, as sentences; also why a run has no verdict."""
 
 
-def compare_runs(
-    a: Session, b: Session, names: tuple[str, str], thresholds: Thresholds
-) -> RunComparison | None:
+def compare_runs(a: Session, b: Session, names: tuple[str, str]) -> RunComparison | None:
     """The changes between two runs, whose ranks the two sessions hold; None: each has one rank."""
     found: list[RunVerdict | None] = []
     why: list[str] = []
     for session, name in zip((a, b), names, strict=True):
         with session.sharing():
-            _, verdict, reason = verdict_together(session, verdicts(session), thresholds)
+            _, verdict, reason = verdict_together(session, verdicts(session))
         found.append(verdict)
         if reason:
             why.append(f"{name} has no verdict as one run: {reason}.")

@@ -65,7 +65,7 @@ class Session:
         self._inputs = inputs
         self._shared: Shared | None = None
         self.thresholds = Thresholds()
-        """Those by which questions judge: `judging` changes them."""
+        """Those by which questions, replays and rules judge: `judging` changes them."""
         # The queries whose conditions hold, by the statement that sets the thresholds.
         self._possible: dict[str, set[str]] = {}
 
@@ -343,8 +343,12 @@ class Session:
         yield self
 
     @contextmanager
-    def judging(self, thresholds: Thresholds) -> Iterator[None]:
-        """While the block runs, questions judge by these thresholds. Blocks may be nested."""
+    def judging(self, thresholds: Thresholds | None) -> Iterator[None]:
+        """While the block runs, everything judges by these thresholds; None: by the same as before.
+        Blocks may be nested."""
+        if thresholds is None:
+            yield
+            return
         before = self.thresholds, self._shared
         self.thresholds = thresholds
         if constants.judging(thresholds) != constants.judging(before[0]) and self._shared:

@@ -66,16 +66,9 @@ class _Predictor(ABC):
     host_ns: int | None = None
     replayed_ns: int | None = None
 
-    def __init__(
-        self,
-        database: Session,
-        analysis: Analysis,
-        timed: Rounds,
-        delay_ns: int,
-        limits: Thresholds,
-    ) -> None:
+    def __init__(self, database: Session, analysis: Analysis, timed: Rounds, delay_ns: int) -> None:
         self.step_ns, self.delay_ns = max(1, timed.median_ns), delay_ns
-        self.limits = limits
+        self.thresholds = database.thresholds
         self._read(database, analysis, timed)
 
     @abstractmethod
@@ -91,7 +84,7 @@ class _Predictor(ABC):
         """The parts of a step that follow the device's work and the host's work."""
         device = None
         if self.is_known and more and at_most is not None:
-            device = part_of_device(more, at_most, grew, self.share, self.limits)
+            device = part_of_device(more, at_most, grew, self.share, self.thresholds)
         return device, self._of_host(device, slow)
 
     def _of_host(self, device: ShareRange | None, slow: StepRatio | None) -> ShareRange | None:
@@ -118,7 +111,7 @@ class OnDevice(_Predictor):
         self.share = min(1.0, busy_ns / count / self.step_ns)
         self._reason = ""
         try:
-            replay = Replay(database, trace_id, self.limits)
+            replay = Replay(database, trace_id)
             self._prices = Prices(replay, replay.window(*replay.place()))
             self.replayed_ns = self._prices.window_ns
         except TracekitError as error:
@@ -210,7 +203,7 @@ class Judgement(Struct, frozen=True):
 
 
 def part_of_device(
-    moved: StepRatio, at_most: float, grew: float | None, recorded: float, limits: Thresholds
+    moved: StepRatio, at_most: float, grew: float | None, recorded: float, thresholds: Thresholds
 ) -> ShareRange | None:
     """The part of a step that follows the device's work, from a run with more of that work.
 
@@ -220,10 +213,10 @@ def part_of_device(
     if the step grew far more than the work did: then the experiment changed something else, too.
     """
     low = (moved.low - 1) / (at_most - 1)
-    if low > limits.most_excess:
+    if low > thresholds.most_excess:
         return None
     high = recorded
-    if grew is not None and grew >= 1 + limits.least_growth:
+    if grew is not None and grew >= 1 + thresholds.least_growth:
         high = min(high, (moved.high - 1) / (min(grew, at_most) - 1))
     low, high = _within(low), _within(high)
     return ShareRange(min(low, high), max(low, high))

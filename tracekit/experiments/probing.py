@@ -240,7 +240,7 @@ def probe(
     Raises:
         TracekitError: when the unchanged workload cannot run.
     """
-    options, limits = options or Options(), thresholds or Thresholds()
+    options = options or Options()
     lab = _Lab(target, options, rounds, say)
     tests = variants.ExperimentVariants(lab.plain, options, lab.compiled_before)
     tried = {each.names[0]: each for each in tests.all()}
@@ -255,9 +255,10 @@ def probe(
             timed = turns.rounds[what]
             lab.capture(run, what, path, timed)
             database = opened.enter_context(load(path))
-            judged_run = verdicts(database, database.only(None), thresholds=limits)[0]
+            opened.enter_context(database.judging(thresholds))
+            judged_run = verdicts(database, database.only(None))[0]
             kind = OnDevice if judged_run.gpu is not None else OnHost
-            predictors[name] = kind(database, judged_run, timed, tests.slowed.delay_ns, limits)
+            predictors[name] = kind(database, judged_run, timed, tests.slowed.delay_ns)
             if name == UNCHANGED:
                 analysis = judged_run
         say(f"{target}: replaying")
@@ -286,7 +287,7 @@ def probe(
         moved = {each.name: each.moved for each in experiments}
         parts = plain.parts(moved[MORE], tests.factors[MORE], grew.get(MORE), moved[SLOWED])
     verdict = analysis.verdict
-    judged = judge(verdict.regime, *parts, limits.close_margin, plain.sides)
+    judged = judge(verdict.regime, *parts, plain.thresholds.close_margin, plain.sides)
     about = lab.about(turns.rounds[UNCHANGED], analysis.trace)
     if judged.agrees is False and about["dilation"] > 1.1:
         on_profiled = (
@@ -325,16 +326,16 @@ def probe_advice(
     Raises:
         TracekitError: when the unchanged workload cannot run.
     """
-    options, limits = options or Options(), thresholds or Thresholds()
+    options = options or Options()
     lab = _Lab(target, options, rounds, say)
     few = interleaved({target: lab.plain.step}, lab.plain.device, variants.FEW_ROUNDS)[target]
     with temporary_folder() as folder:
         path = folder / "unchanged.json.gz"
         lab.capture(lab.plain, UNCHANGED, path, few)
-        with load(path) as database:
+        with load(path) as database, database.judging(thresholds):
             say(f"{target}: asking what to change")
             (trace_id,) = database.trace_ids()
-            found = examine(database, trace_id, thresholds=limits, keep_replays=True)
+            found = examine(database, trace_id, keep_replays=True)
             promises = promises_of(found)
             remedies = variants.RemedyVariants(lab.plain, options, promises).all()
             promised = [promises.of(*each.names) for each in remedies]

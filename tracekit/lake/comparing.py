@@ -52,13 +52,13 @@ def open_pair(a: str, b: str, resources: Resources) -> Pair:
                 f"{path}: holds several runs: choose one, as LAKE/run=NAME: {names}"
             )
         parts += selected
-    return _pair(open_parts(parts, resources), parts[0], parts[1], Thresholds())
+    return _pair(open_parts(parts, resources), parts[0], parts[1])
 
 
-def _pair(lake: Lake, a: LakeRun, b: LakeRun, thresholds: Thresholds) -> Pair:
+def _pair(lake: Lake, a: LakeRun, b: LakeRun) -> Pair:
     names = (a.name, b.name)
-    with open_parts([a], lake.resources) as first, open_parts([b], lake.resources) as second:
-        runs = compare_runs(first, second, names, thresholds)
+    with lake.alone(a) as first, lake.alone(b) as second:
+        runs = compare_runs(first, second, names)
     ranks = [list(each.ranks.values()) for each in (a, b)]
     first_ranks, second_ranks = ([(r.name, r.rank) for r in some] for some in ranks)
     one, other, note = common_rank(names, first_ranks, second_ranks, runs)
@@ -152,23 +152,23 @@ class History(Record, frozen=True):
     """Whether the runs are so few that they cannot tell a change from noise."""
 
 
-def history(lake: Lake, thresholds: Thresholds | None = None, top: int = 10) -> History:
+def history(lake: Lake, top: int = 10) -> History:
     """The history of the runs in a lake, with what changed at the last change.
 
     Raises:
         TracekitError: when fewer than two runs have operators or GPU ops.
     """
     order, runs = _in_order(lake)
-    judged = thresholds or Thresholds()
+    thresholds = lake.thresholds
     steps = [(each.run, each.step_ns) for each in runs]
-    changes, few = shifts(steps, judged), len(runs) < judged.few_runs
+    changes, few = shifts(steps, thresholds), len(runs) < thresholds.few_runs
     if not changes:
-        return History(order, runs, changes, None, None, None, spread(steps, judged), few)
+        return History(order, runs, changes, None, None, None, spread(steps, thresholds), few)
     beside = (changes[-1].last_before, changes[-1].run)
     left_out = None
     for compared in _nearest([each.run for each in runs], beside[1]):
         try:
-            found = _two(lake, *compared, judged).diff(top)
+            found = _two(lake, *compared).diff(top)
         except NothingInCommon as error:
             left_out = left_out or str(error)
             continue
@@ -196,13 +196,13 @@ def last_failing(lake: Lake, conditions: Sequence[str]) -> list[str]:
     _, runs = _in_order(lake)
     before = sorted(runs[:-1], key=lambda each: each.step_ns)
     usual = before[(len(before) - 1) // 2]
-    pair = _two(lake, usual.run, runs[-1].run, Thresholds())
+    pair = _two(lake, usual.run, runs[-1].run)
     return [each for each in conditions if pair.fails(each)]
 
 
-def _two(lake: Lake, first: str, second: str, thresholds: Thresholds) -> Pair:
+def _two(lake: Lake, first: str, second: str) -> Pair:
     parts = {each.name: each for each in lake.parts}
-    return _pair(lake, parts[first], parts[second], thresholds)
+    return _pair(lake, parts[first], parts[second])
 
 
 def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:

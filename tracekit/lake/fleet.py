@@ -165,11 +165,11 @@ class _Member(Struct, frozen=True):
 class _Costs:
     """The costs of a run, from those of its ranks."""
 
-    def __init__(self, name: str, members: Sequence[_Member], limits: Thresholds) -> None:
+    def __init__(self, name: str, members: Sequence[_Member], thresholds: Thresholds) -> None:
         self.name, self.members = name, members
         self.span_ns = int(median(each.span_ns for each in members))
         self.latest = max(members, key=lambda each: each.late_ns)
-        self.is_late = self.latest.late_ns >= limits.named_gain * self.span_ns
+        self.is_late = self.latest.late_ns >= thresholds.named_gain * self.span_ns
         self.host_ns = 0
         """What a slow host adds to the step."""
         self.device_ns = sum(each.device_ns for each in members)
@@ -203,22 +203,22 @@ def _medians(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: median(each.get(name, 0) for each in parts) for name in names}
 
 
-def fleet(lake: Lake, thresholds: Thresholds | None = None) -> Fleet:
+def fleet(lake: Lake) -> Fleet:
     """What costs most over all runs of a lake.
 
     Raises:
         TracekitError: when no run has GPU ops.
     """
-    limits = thresholds or Thresholds()
-    order, runs = _runs(lake, limits)
-    slow_hosts = _slow_hosts(runs, limits)
+    thresholds = lake.thresholds
+    order, runs = _runs(lake)
+    slow_hosts = _slow_hosts(runs, thresholds)
     steps = [(each.name, float(each.step_ns)) for each in runs]
-    changes = shifts(steps, limits)
+    changes = shifts(steps, thresholds)
     places = {each.name: at for at, each in enumerate(runs)}
     borders = [0, *(places[each.run] for each in changes), len(runs)]
     parts = [runs[a:b] for a, b in pairwise(borders)]
     total = sum(each.device_ns for each in runs)
-    slow = [each for part in parts for each in _slow_runs(part, total, limits)]
+    slow = [each for part in parts for each in _slow_runs(part, total, thresholds)]
     return Fleet(
         lake=lake.name,
         order=order,
@@ -227,15 +227,15 @@ def fleet(lake: Lake, thresholds: Thresholds | None = None) -> Fleet:
         ranks=sum(len(each.members) for each in runs),
         hosts=len({member.host for each in runs for member in each.members} - {None}),
         device_ns=total,
-        causes=_causes(runs, total, limits),
+        causes=_causes(runs, total, thresholds),
         slow_hosts=slow_hosts,
         changes=_largest_first(starmap(partial(_change, lake), pairwise(parts))),
         slow_runs=_largest_first(slow),
-        spread=None if changes else spread(steps, limits),
+        spread=None if changes else spread(steps, thresholds),
     )
 
 
-def _runs(lake: Lake, limits: Thresholds) -> tuple[str, list[_Costs]]:
+def _runs(lake: Lake) -> tuple[str, list[_Costs]]:
     """The runs with GPU ops, in order."""
     ranks = {each.trace_id: each for each in lake.ranks}
     hosts = dict(lake.fetch("SELECT trace_id, host FROM trace")[1])
@@ -251,7 +251,7 @@ def _runs(lake: Lake, limits: Thresholds) -> tuple[str, list[_Costs]]:
         )
     order, runs = runs_in_order(lake)
     known = [(each.run, members[each.run]) for each in runs if each.run in members]
-    return order, [_Costs(name, own, limits) for name, own in known]
+    return order, [_Costs(name, own, lake.thresholds) for name, own in known]
 
 
 def _member(rank: Rank, host: str | None, rows: Sequence[dict[str, Any]]) -> _Member:

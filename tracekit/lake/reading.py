@@ -132,11 +132,17 @@ class Lake(Session):
     @contextmanager
     def with_all_ranks(self) -> Iterator[Session]:
         if len(self.parts) == 1 and (whole := self.parts[0].whole):
-            opened = open_parts([whole], self.resources, self.name)
-            with opened as lake, lake.judging(self.thresholds):
-                yield lake
+            with self.alone(whole, self.name) as opened:
+                yield opened
         else:
             yield self
+
+    @contextmanager
+    def alone(self, part: LakeRun, name: str | None = None) -> Iterator[Lake]:
+        """Some ranks of the lake by themselves, which judge by the same thresholds."""
+        opened = open_parts([part], self.resources, name)
+        with opened as lake, lake.judging(self.thresholds):
+            yield lake
 
 
 def open_lake(paths: str | Iterable[str], resources: Resources | None = None) -> Lake:

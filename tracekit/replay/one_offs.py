@@ -80,14 +80,15 @@ def _one_off(
 
 
 def one_offs_of(
-    database: Session, trace_id: int, graph: Graph, steps: MarkedWindows, thresholds: Thresholds
+    database: Session, trace_id: int, graph: Graph, steps: MarkedWindows
 ) -> list[OneOff]:
     """The one-offs of a trace, in order of their starts.
 
     If one-offs inside an event cause its excess, they are listed instead of it. A slow step or a
     first call is listed as well, with the rest of its excess.
     """
-    found = _priced(database, trace_id, graph, steps, thresholds)
+    thresholds = database.thresholds
+    found = _priced(database, trace_id, graph, steps)
     result: list[OneOff] = []
     # From the inside out; captures first, since their contents belong to them.
     for each in sorted(found, key=lambda each: (each.kind != "capture", each.length)):
@@ -119,11 +120,9 @@ def _holds(outer: OneOff, inner: OneOff) -> bool:
     return outer.begin <= inner.begin and inner.end <= outer.end
 
 
-def _priced(
-    database: Session, trace_id: int, graph: Graph, steps: MarkedWindows, thresholds: Thresholds
-) -> list[OneOff]:
+def _priced(database: Session, trace_id: int, graph: Graph, steps: MarkedWindows) -> list[OneOff]:
     """The candidates that take longer than usual, with the excess of their work."""
-    worked = _HostWork(graph)
+    worked, thresholds = _HostWork(graph), database.thresholds
     number = {each: i for i, each in enumerate(graph.host.threads)}
     # A thread on which nothing lasts has no work.
     rows = [
@@ -155,7 +154,7 @@ def _priced(
             ns = int(graph.device.ns[copies].sum())
             found.append(_one_off(row, 0, ns, ops=copies.tolist()))
     if not steps.are_steps:
-        found += _slow_start(database, trace_id, worked, thresholds)
+        found += _slow_start(database, trace_id, worked)
     elif len(steps) >= thresholds.fewest_alike:
         found += _slow_steps(steps, worked, thresholds) + _busy_steps(steps, graph, thresholds)
     return [each for each in found if all(rule(each, graph, thresholds) for rule in RULES)]
@@ -375,13 +374,11 @@ def _row_of(steps: MarkedWindows, number: int) -> dict[str, Any]:
     return {"kind": "step", "event_id": None, "name": steps.names[number]} | times
 
 
-def _slow_start(
-    database: Session, trace_id: int, worked: _HostWork, thresholds: Thresholds
-) -> list[OneOff]:
+def _slow_start(database: Session, trace_id: int, worked: _HostWork) -> list[OneOff]:
     """The start of a run without steps, if the host took far longer to its launches than later for
     launches of the same kernels; split by launching thread."""
-    graph = worked.graph
-    op, key, ratio = _paces(database, trace_id, worked, thresholds)
+    graph, thresholds = worked.graph, database.thresholds
+    op, key, ratio = _paces(database, trace_id, worked)
     if not len(op):
         return []
     # Launches in order of time, in parts of about the same number.
@@ -412,13 +409,11 @@ def _slow_start(
     return found if is_long else []
 
 
-def _paces(
-    database: Session, trace_id: int, worked: _HostWork, thresholds: Thresholds
-) -> tuple[Ints, Ints, Floats]:
+def _paces(database: Session, trace_id: int, worked: _HostWork) -> tuple[Ints, Ints, Floats]:
     """For each launch: one of its ops, its key, and the host's work since the thread's previous
     launch, divided by the median for kernels of this name. Empty if there are too few of one name
     to compare."""
-    device, host = worked.graph.device, worked.graph.host
+    device, host, thresholds = worked.graph.device, worked.graph.host, database.thresholds
     op = np.flatnonzero(device.linked)
     key = host.key(device.thread[op], host.origin_ns + device.call[op])
     key, first = np.unique(key, return_index=True)

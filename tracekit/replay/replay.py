@@ -27,7 +27,6 @@ from tracekit.replay.windows import (
     typical,
     whole,
 )
-from tracekit.thresholds import Thresholds
 
 # A window's kind, and the number of its device (`gpu_active`), step or range; 0 for `trace`.
 WindowId = tuple[str, int]
@@ -36,18 +35,12 @@ WindowId = tuple[str, int]
 class Replay:
     """The graph of one trace, which can be replayed with changes."""
 
-    def __init__(
-        self,
-        database: Session,
-        trace_id: int,
-        thresholds: Thresholds | None = None,
-        ranges: str | None = None,
-    ) -> None:
+    def __init__(self, database: Session, trace_id: int, ranges: str | None = None) -> None:
         self.database = database
         self.trace_id = trace_id
-        self.thresholds = thresholds or database.thresholds
+        self.thresholds = database.thresholds
         self.graph = database.memoized(
-            ("graph", trace_id, self.thresholds), lambda: build(database, trace_id, self.thresholds)
+            ("graph", trace_id, self.thresholds), lambda: build(database, trace_id)
         )
         self.steps: MarkedWindows = steps_of(database, trace_id, self.graph)
         self.ranges = None if ranges is None else ranges_of(database, trace_id, self.graph, ranges)
@@ -78,7 +71,7 @@ class Replay:
     @cached_property
     def one_offs(self) -> list[OneOff]:
         """Events that happened once; the change `steady` leaves them out."""
-        return one_offs_of(self.database, self.trace_id, self.graph, self.steps, self.thresholds)
+        return one_offs_of(self.database, self.trace_id, self.graph, self.steps)
 
     @cached_property
     def steady(self) -> Scale:

@@ -19,7 +19,6 @@ from tracekit.replay.ranks.stragglers import Pricing
 from tracekit.replay.replay import Replay
 from tracekit.replay.windows import range_of
 from tracekit.stages import stage
-from tracekit.thresholds import Thresholds
 
 SCHEMA = "tracekit/whatif/1"
 RUN_SCHEMA = "tracekit/whatif-run/1"
@@ -113,11 +112,7 @@ def require_times(database: Session, trace_id: int) -> None:
 
 
 def what_if(
-    database: Session,
-    changes: Sequence[str],
-    trace_id: int,
-    window: str | None = None,
-    thresholds: Thresholds | None = None,
+    database: Session, changes: Sequence[str], trace_id: int, window: str | None = None
 ) -> WhatIf:
     """How long a window would have taken with changes such as `host*0.5`.
 
@@ -131,10 +126,9 @@ def what_if(
             window, or it has no events with a time.
     """
     require_times(database, trace_id)
-    judging = thresholds or database.thresholds
-    with database.judging(judging), stage("replaying"):
+    with stage("replaying"):
         ranges, at = (window and range_of(database, trace_id, window)) or (None, None)
-        replay = Replay(database, trace_id, judging, ranges)
+        replay = Replay(database, trace_id, ranges)
         chosen = replay.window(*replay.place(window, at))
         before, after = replay.measured(), replay.run(*changes)
         path, price = chosen.path(after), Prices(replay, chosen).price(*changes)
@@ -168,9 +162,7 @@ def _steps(names: Sequence[str], before: Ints, after: Ints) -> list[StepLength]:
     return [StepLength(*each) for each in lengths]
 
 
-def what_if_run(
-    database: Session, changes: Sequence[str], thresholds: Thresholds | None = None
-) -> RunWhatIf:
+def what_if_run(database: Session, changes: Sequence[str]) -> RunWhatIf:
     """How long a run would have taken with changes such as `rank:6:host*0.5` or `straggler*0`.
 
     The window lasts from when the last rank begins the first step until all have completed the last
@@ -184,9 +176,8 @@ def what_if_run(
         raise TracekitError(
             f"{database.name}: the traces are not one run, so choose one (--trace-id): {reason}"
         )
-    judging = database.judging(thresholds or database.thresholds)
-    with judging, database.sharing(), stage("replaying all ranks together"):
-        joined = RankReplay(database, replayable(database), thresholds)
+    with database.sharing(), stage("replaying all ranks together"):
+        joined = RankReplay(database, replayable(database))
         if joined.doubt:
             raise TracekitError(f"{database.name}: the ranks cannot be replayed: {joined.doubt}")
         if not len(joined.members):

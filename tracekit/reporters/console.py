@@ -145,7 +145,7 @@ def _has_row(period: Period, analysis: Analysis) -> bool:
         alone = main.kind == "host_active" and len(analysis.steps) == 1
         return not (alone and (window.start_ns, window.end_ns) == (main.start_ns, main.end_ns))
     same = period.regime == analysis.verdict.regime
-    return not (same and is_hardly_longer(window, main, analysis.limits))
+    return not (same and is_hardly_longer(window, main, analysis.thresholds))
 
 
 def _phases(out: Console, analysis: Analysis) -> None:
@@ -230,7 +230,7 @@ def explain(analysis: Analysis) -> None:
     for each in TABLE.values():
         text = f"{each.meaning} ({each.source})"
         mark = "" if each.is_settable else " *"
-        rows.append((each.name + mark, f"{getattr(analysis.limits, each.name):,}", text))
+        rows.append((each.name + mark, f"{getattr(analysis.thresholds, each.name):,}", text))
     out.print(table(["", ">", Column(overflow="fold")], rows))
 
 
@@ -242,7 +242,7 @@ def print_queries(*, of_run: bool = False, err: bool = False) -> None:
 
 def _arithmetic(out: Console, analysis: Analysis, causal: Causal) -> None:
     """Prints each replayed change with its gain and the length that remains."""
-    gains, limits = causal.gains, analysis.limits
+    gains, thresholds = causal.gains, analysis.thresholds
     name = printable(analysis.judged.window.name)
     how = "without the profiler" if gains.recorder_ns else "as recorded"
     length = f"{duration(gains.window_ns)} {how}"
@@ -257,7 +257,7 @@ def _arithmetic(out: Console, analysis: Analysis, causal: Causal) -> None:
         for change, gain in changes.items()
     ]
     out.print(table(["change", ">gain", ">length"], rows))
-    bound = bound_of_verdict(analysis, limits)
+    bound = bound_of_verdict(analysis)
     if bound.is_capped:
         idle = share(bound.host, 1)
         out.print(
@@ -273,7 +273,7 @@ def _arithmetic(out: Console, analysis: Analysis, causal: Causal) -> None:
     else:
         out.print(f"margin = device*0.5 - host*0.5 = {subtracted} = {judged}")
     if causal.flip is None:
-        sign = f"keeps its sign down to K = 1/{limits.fastest:.0f}"
+        sign = f"keeps its sign down to K = 1/{thresholds.fastest:.0f}"
     else:
         sign = f"changes its sign at K = 1/{causal.flip:.2f}"
     out.print(f"flip: with {bound.side}*K, the margin {sign}")

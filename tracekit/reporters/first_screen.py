@@ -67,7 +67,7 @@ def _head(analysis: Analysis) -> list[Text]:
 def _marked(analysis: Analysis) -> str:
     """How long the judged step is marked, if the mark and the step differ much in length."""
     marked_ns, span_ns = analysis.marked_ns, analysis.judged.window.span_ns
-    if marked_ns is None or abs(marked_ns - span_ns) < analysis.limits.small_gain * span_ns:
+    if marked_ns is None or abs(marked_ns - span_ns) < analysis.thresholds.small_gain * span_ns:
         return ""
     return f" between completions on the device (marked: {duration(marked_ns)})"
 
@@ -113,7 +113,7 @@ def _parts(analysis: Analysis) -> list[Text]:
         return []
     whole = "step" if window.kind == "step" else "window" if window.kind != "range" else "range"
     most = sorted(parts, key=lambda part: -part.dur_ns)
-    least_ns = analysis.limits.named_gain * window.span_ns
+    least_ns = analysis.thresholds.named_gain * window.span_ns
     # One small part has its own line, several are the rest.
     shown = max(1, sum(part.dur_ns >= least_ns for part in most))
     shown = min(_PARTS, shown + (len(most) == shown + 1))
@@ -164,9 +164,12 @@ def _happened(
     often = "once" if len(slow) < 2 else f"once, or in {len(slow)} of {len(analysis.steps)} steps"
     heading = f"What happened {often}: {percent(happened.share)} of the trace"
     lines = [Text(), Text(f"{heading:<{_EVENT}} {'adds':>8} {'begins':>9}", "bold")]
-    left_ns, limits = happened.adds_ns, analysis.limits
+    left_ns, thresholds = happened.adds_ns, analysis.thresholds
     # The few that explain most of it, and the rest.
-    enough_ns, small_ns = (1 - limits.told_share) * left_ns, limits.named_gain * happened.trace_ns
+    enough_ns, small_ns = (
+        (1 - thresholds.told_share) * left_ns,
+        thresholds.named_gain * happened.trace_ns,
+    )
     titles = "; ".join(lowered(printable(each.title)) for each in once[:_ONCE])
     against = wrap(f"    against it: {titles}", WIDTH, subsequent_indent="    ") if titles else []
     # What happened comes before what to do.
@@ -214,7 +217,7 @@ def _changes(
             most = _ONCE if len(lists) > 1 else _CHANGES
             lines += _listed(_ONE_OFFS, None, once[:most], analysis, left)
     recurring = [each for heading, advice in lists if heading != ONCE for each in advice]
-    bottleneck, least = analysis.verdict.bottleneck, analysis.limits.small_gain
+    bottleneck, least = analysis.verdict.bottleneck, analysis.thresholds.small_gain
     if recurring and (
         all(misses(each, bottleneck) for each in recurring)
         or all((each.share or 0.0) < least for each in recurring)
@@ -248,7 +251,7 @@ def _listed(
     if changes and len(lines) + len(changes[0][0]) > free:
         changes[0] = (changes[0][0][: len(_titled(1, advice[0]))], [])
     # The first changes that save much have their lines before any of them has its details.
-    small = analysis.limits.small_gain
+    small = analysis.thresholds.small_gain
     much = sum((each.share or 0.0) >= small for each in advice[:_FIRST])
     while len(lines) + sum(len(change) for change, _ in changes[:much]) > free:
         much -= 1

@@ -18,7 +18,6 @@ from tracekit.experiments.points import Sweep
 from tracekit.files import temporary_folder, written_whole
 from tracekit.replay.whatif import RunWhatIf, WhatIf
 from tracekit.reporters import advise, console, diff, experiments, first_screen, several
-from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, RunVerdict
 
 # A screen: `repr` shows at most this many lines.
@@ -66,18 +65,14 @@ class ReportPage:
 
 
 def page_of(
-    database: Session,
-    output: str | Path | None,
-    trace: int | None,
-    window: str | None,
-    thresholds: Thresholds | None,
+    database: Session, output: str | Path | None, trace: int | None, window: str | None
 ) -> ReportPage:
     """The page of a trace, of several, or of a sweep; written to `output`, if given."""
     with needing("reports need", "report"):
         from tracekit.reporters.html import reports
     with temporary_folder() as folder:
         path = output or folder / "page.html"
-        reports.write_any(database, path, trace, window, thresholds)
+        reports.write_any(database, path, trace, window)
         return ReportPage(Path(path).read_text("utf-8"), None if output is None else str(output))
 
 

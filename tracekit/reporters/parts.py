@@ -77,7 +77,7 @@ def without_once(analysis: Analysis) -> str:
     """For the end of a phrase: how long the judged window would take without a few one-offs, if
     shares are of that length; else empty."""
     judged, gains = analysis.judged, analysis.judged.gains
-    if gains is None or not is_hardly_once(judged, analysis.limits):
+    if gains is None or not is_hardly_once(judged, analysis.thresholds):
         return ""
     return f", {duration(gains.window_ns)} without one-offs"
 
@@ -107,7 +107,7 @@ def shares_of(analysis: Analysis) -> str:
         other = f"of {length}{' unprofiled' if slowed else ''}"
         return "of the trace" if length == duration(whole_ns) else other
     length = duration(gains.window_ns)
-    if is_partly_once(analysis.judged, analysis.limits):
+    if is_partly_once(analysis.judged, analysis.thresholds):
         return f"of the other {length}"
     return f"of the step's {length}" if analysis.judged.window.kind == "step" else f"of {length}"
 

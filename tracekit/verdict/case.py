@@ -12,11 +12,9 @@ from tracekit.verdict.model import Verdict
 from tracekit.verdict.regime import Bound
 
 
-class Case(Struct, frozen=True):
-    """A verdict in the making, and what it rests on. Steps and doubts are functions of it."""
+class Basis(Struct, frozen=True):
+    """What a verdict rests on."""
 
-    verdict: Verdict
-    """As the steps so far leave it."""
     evidence: Evidence
     thresholds: Thresholds
     bound: Bound | None = None
@@ -26,6 +24,13 @@ class Case(Struct, frozen=True):
     def finding(self, code: str) -> Finding | None:
         """The trace's finding of this code."""
         return next((each for each in self.evidence.health if each.code == code), None)
+
+
+class Case(Basis, frozen=True, kw_only=True):
+    """A verdict in the making, and what it rests on. Steps and doubts are functions of it."""
+
+    verdict: Verdict
+    """As the steps so far leave it."""
 
 
 class Doubt(Struct, frozen=True):

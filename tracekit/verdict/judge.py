@@ -19,7 +19,7 @@ from tracekit.evidence.model import Evidence, Gpu, Launch, Period
 from tracekit.replay.model import Gains, largest_first
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.case import Case
+from tracekit.verdict.case import Basis, Case
 from tracekit.verdict.confidence import with_doubts
 from tracekit.verdict.judge_host import RECORD_DEVICE, judge_host, times_of, unknown
 from tracekit.verdict.model import Saving, Verdict
@@ -69,8 +69,8 @@ _OF_IDLE = ("host_late", "device", "unlinked", "after_last_op")
 def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     """The verdict on a window: what bounds it, and the steps that follow from that."""
     evidence = without_recorder(evidence)
-    bound = _bound(evidence, thresholds)
-    case = Case(_judged(evidence, bound, thresholds), evidence, thresholds, bound)
+    basis = Basis(evidence, thresholds, _bound(evidence, thresholds))
+    case = Case(evidence, thresholds, basis.bound, verdict=_judged(basis))
     for step in STEPS:
         case = replace(case, verdict=step(case))
     return case.verdict
@@ -83,16 +83,17 @@ def _bound(evidence: Evidence, thresholds: Thresholds) -> Bound | None:
     return bound_of(evidence, thresholds)
 
 
-def _judged(evidence: Evidence, bound: Bound | None, thresholds: Thresholds) -> Verdict:
+def _judged(basis: Basis) -> Verdict:
     """The regime and the bottleneck with their reasons; a first sentence if there is no regime."""
+    evidence = basis.evidence
     if evidence.gpu is not None and evidence.gains is not None:
-        return _judge_device(evidence, bound, thresholds)
+        return _judge_device(basis)
     if evidence.gpu is not None:
         reason = ("The run cannot be replayed", f": {evidence.no_replay}")
         why = [f"{_busy(evidence)}."]
         return unknown(evidence.window, why, reason, {}, [_UNEXPLAINED])
     if evidence.host is not None:
-        return judge_host(evidence.window, evidence.host, thresholds)
+        return judge_host(evidence.window, evidence.host, basis.thresholds)
     is_snapshot = any(finding.code == "memory_snapshot" for finding in evidence.health)
     reason, ask = (_SNAPSHOT, _ASK_MEMORY) if is_snapshot else (_NOTHING, RECORD_DEVICE)
     return unknown(evidence.window, [], reason, {}, [ask])
@@ -175,7 +176,8 @@ def judge_briefly(period: Period, thresholds: Thresholds) -> tuple[str, str | No
     return verdict.regime, verdict.bottleneck
 
 
-def _judge_device(evidence: Evidence, bound: Bound | None, thresholds: Thresholds) -> Verdict:
+def _judge_device(basis: Basis) -> Verdict:
+    evidence, bound, thresholds = basis.evidence, basis.bound, basis.thresholds
     window, gpu, idle, gains = evidence.window, evidence.gpu, evidence.idle, evidence.gains
     assert gpu is not None and idle is not None and gains is not None
     span = window.span_ns
@@ -190,14 +192,14 @@ def _judge_device(evidence: Evidence, bound: Bound | None, thresholds: Threshold
         for name, ns in saved_ns.items()
         if ns > 0
     ]
-    busy = steady_reason(evidence, thresholds) or (_busy(evidence), "")
+    busy = steady_reason(basis) or (_busy(evidence), "")
     if bound is None:
         return unknown(window, [], busy, fractions, [], savings)
     why = [f"{busy[0]}{busy[1]}."]
     regime, margin = bound.regime, bound.margin
     bottleneck = _advised(evidence, bound) or bound.bottleneck
     # A few ops are no more than an anecdote in a long trace.
-    is_short = bool(outside(evidence, thresholds))
+    is_short = bool(outside(basis))
     is_short = is_short and is_few(evidence.ops, evidence.repetition, thresholds)
     if is_short or is_anecdote(bottleneck, evidence.ops, evidence.repetition, thresholds):
         count = "1 GPU op was" if evidence.ops == 1 else f"{evidence.ops} GPU ops were"
@@ -223,16 +225,16 @@ def _judge_device(evidence: Evidence, bound: Bound | None, thresholds: Threshold
         if ns == idle.causes.get("untraced") and not gains.work_ns.get("dispatch"):
             next_ = [_RECORD_OPERATORS, *next_]
         return unknown(window, why, reason, fractions, next_, savings, margin)
-    gained = _gain_sentences(evidence, bound, bottleneck, thresholds)
+    gained = _gain_sentences(basis, bound, bottleneck)
     agrees = REGIMES[side_by_time(gpu, idle, gains)] == regime
     # The reason comes first: the gains, if a busy device is not the bottleneck.
     why = [*why, *gained] if agrees else [gained[0], *why, *gained[1:]]
     why += _limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
-    kind = kinds_of(evidence, thresholds).get(bottleneck, bottleneck)
+    kind = kinds_of(basis).get(bottleneck, bottleneck)
     advice = [next_step(kind, evidence.launch, thresholds, shaped=evidence.shaped)]
     if kind in (*LIMITS, UNKNOWN_LIMIT) and gains.device > 0:
-        rest, gain = named_rest(evidence, thresholds), percent(gains.device)
+        rest, gain = named_rest(basis), percent(gains.device)
         advice[0] += f" In half the device's time, {rest} would be {gain} shorter."
     return Verdict("", regime, bottleneck, "none", window, fractions, why, savings, margin, advice)
 
@@ -270,10 +272,9 @@ def _busy(evidence: Evidence) -> str:
     )
 
 
-def _gain_sentences(
-    evidence: Evidence, bound: Bound, bottleneck: str, thresholds: Thresholds
-) -> list[str]:
-    gains, gpu, window = evidence.gains, evidence.gpu, named_rest(evidence, thresholds)
+def _gain_sentences(basis: Basis, bound: Bound, bottleneck: str) -> list[str]:
+    evidence, thresholds = basis.evidence, basis.thresholds
+    gains, gpu, window = evidence.gains, evidence.gpu, named_rest(basis)
     assert gains is not None and gpu is not None
     busy = steady_busy_ns(gpu, gains) / max(1, gains.window_ns)
     host, device = _gained(gains.host, thresholds), _gained(gains.device, thresholds)
@@ -329,7 +330,7 @@ def _lesser_sentences(case: Case) -> list[str]:
     captured, graph = is_captured(launch, thresholds), causal.gains.cuda_graph
     if is_host and graph >= thresholds.named_gain and not captured:
         sentences.append(
-            f"With free launches, as in a CUDA graph, {named_rest(evidence, thresholds)} would be "
+            f"With free launches, as in a CUDA graph, {named_rest(case)} would be "
             f"{_gained(graph, thresholds)}."
         )
     if launch is not None:

@@ -184,7 +184,7 @@ class Analysis(Shown, frozen=True):
     several processes are mixed in it."""
     happened: Happened | None = None
     """What happened once; null: it takes little of the trace."""
-    limits: Thresholds = field(default_factory=Thresholds)
+    thresholds: Thresholds = field(default_factory=Thresholds)
     """The thresholds that were set for this analysis, by name; all others are the defaults."""
 
     @property

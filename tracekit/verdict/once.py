@@ -13,6 +13,7 @@ from tracekit.evidence.model import Evidence, OneOffEvent, Period, Window
 from tracekit.replay.model import Causal
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.case import Basis
 from tracekit.verdict.model import Analysis, Happened, OneOffGroup
 from tracekit.verdict.regime import OVERHEAD, steady_busy_ns
 
@@ -72,11 +73,12 @@ def without_once(causal: Causal, event: OneOffEvent) -> Causal:
     return replace(causal, gains=left, flip=None)
 
 
-def steady_reason(evidence: Evidence, thresholds: Thresholds) -> tuple[str, str] | None:
+def steady_reason(basis: Basis) -> tuple[str, str] | None:
     """What remains of the judged window without what happened once, and what that was; None: hardly
     anything was left out."""
+    evidence, least = basis.evidence, basis.thresholds.named_gain
     gpu, gains, window = evidence.gpu, evidence.gains, evidence.window
-    if gpu is None or gains is None or gains.one_offs_ns < thresholds.named_gain * window.span_ns:
+    if gpu is None or gains is None or gains.one_offs_ns < least * window.span_ns:
         return None
     alike = _by_name(evidence)
     if not alike:
@@ -100,24 +102,24 @@ def named_window(window: Window) -> str:
     return window.name if window.kind in ("step", "range") else f"the {window.name}"
 
 
-def named_rest(evidence: Evidence, thresholds: Thresholds) -> str:
+def named_rest(basis: Basis) -> str:
     """What gains are fractions of, in a sentence: the window, or what is left without one-offs."""
-    gains, window = evidence.gains, evidence.window
-    if gains is None or gains.one_offs_ns < thresholds.named_gain * window.span_ns:
+    gains, window = basis.evidence.gains, basis.evidence.window
+    if gains is None or gains.one_offs_ns < basis.thresholds.named_gain * window.span_ns:
         return named_window(window)
     return f"the {duration(gains.window_ns)} without one-offs"
 
 
-def is_headline_wait(evidence: Evidence, thresholds: Thresholds) -> bool:
+def is_headline_wait(basis: Basis) -> bool:
     """Whether this rank waits for others for so much of the window that it comes first."""
-    wait, span_ns = evidence.rank_wait, evidence.window.span_ns
-    return wait is not None and wait.wait_ns >= thresholds.headline_share * span_ns
+    wait, span_ns = basis.evidence.rank_wait, basis.evidence.window.span_ns
+    return wait is not None and wait.wait_ns >= basis.thresholds.headline_share * span_ns
 
 
-def waits_for_rank(evidence: Evidence, thresholds: Thresholds) -> str:
+def waits_for_rank(basis: Basis) -> str:
     """The start of the sentence if this rank waits for others for much of the window."""
-    wait, span_ns = evidence.rank_wait, evidence.window.span_ns
-    if wait is None or wait.wait_ns < thresholds.rank_share * span_ns:
+    wait, span_ns = basis.evidence.rank_wait, basis.evidence.window.span_ns
+    if wait is None or wait.wait_ns < basis.thresholds.rank_share * span_ns:
         return ""
     named = words("collective")
     kind = named.get(wait.type, "collective")
@@ -149,7 +151,7 @@ def without_rank_wait(evidence: Evidence) -> Evidence:
     )
 
 
-def once_share(analysis: Analysis, thresholds: Thresholds) -> float:
+def once_share(analysis: Analysis) -> float:
     """The part of the whole trace that the run's one-offs add to its length; 0 if that is small."""
     whole = next((each for each in analysis.windows if each.window.kind == "trace"), None)
     if whole is None or whole.gains is None or not whole.window.span_ns:
@@ -158,19 +160,20 @@ def once_share(analysis: Analysis, thresholds: Thresholds) -> float:
     # What the recording cut off is left out of gains, and is no one-off.
     listed_ns = min(whole.gains.one_offs_ns, excess_in(whole.window, _of_work(analysis)))
     taken = (listed_ns - start_ns) / whole.window.span_ns
-    return taken if taken >= thresholds.small_gain else 0.0
+    return taken if taken >= analysis.thresholds.small_gain else 0.0
 
 
-def happened(analysis: Analysis, thresholds: Thresholds) -> Happened | None:
+def happened(analysis: Analysis) -> Happened | None:
     """What the run did once; None: that takes little of the whole trace."""
-    if not (taken := once_share(analysis, thresholds)):
+    if not (taken := once_share(analysis)):
         return None
     whole_ns = next(w.window.span_ns for w in analysis.windows if w.window.kind == "trace")
     return Happened(taken, round(taken * whole_ns), whole_ns, once_rows(analysis))
 
 
-def also_once(evidence: Evidence, thresholds: Thresholds) -> str:
+def also_once(basis: Basis) -> str:
     """A sentence on what happened once outside the judged window, if it takes much of the trace."""
+    evidence = basis.evidence
     whole = next((each for each in evidence.windows if each.window.kind == "trace"), None)
     rows = once_rows(evidence) if whole and evidence.one_offs else []
     if whole is None or whole.gains is None or not rows:
@@ -178,7 +181,7 @@ def also_once(evidence: Evidence, thresholds: Thresholds) -> str:
     first, span_ns = rows[0], whole.window.span_ns
     # What the device worked through adds nothing.
     ns = min(first.adds_ns, whole.gains.one_offs_ns)
-    if ns < thresholds.headline_share * span_ns:
+    if ns < basis.thresholds.headline_share * span_ns:
         return ""
     what = f"{first.name} ({first.inside})" if first.inside else first.name
     return f"{duration(ns)} of the trace's {duration(span_ns)} happened once: {what}"

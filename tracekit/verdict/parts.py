@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from tracekit.causes import UNRECORDED, in_words_of
 from tracekit.evidence.model import HostThread
-from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, WindowPart
 from tracekit.verdict.once import happened
 
@@ -21,17 +20,12 @@ _OF_HOST = (
 _MEANWHILE = 30
 
 
-def with_parts(analysis: Analysis, thresholds: Thresholds) -> Analysis:
-    """The analysis, which was made by these thresholds, with what follows from its other fields."""
-    return replace(
-        analysis,
-        limits=thresholds,
-        parts=parts_of(analysis, thresholds),
-        happened=happened(analysis, thresholds),
-    )
+def with_parts(analysis: Analysis) -> Analysis:
+    """The analysis with what follows from its other fields."""
+    return replace(analysis, parts=parts_of(analysis), happened=happened(analysis))
 
 
-def parts_of(analysis: Analysis, thresholds: Thresholds) -> list[WindowPart]:
+def parts_of(analysis: Analysis) -> list[WindowPart]:
     """The parts of the verdict's window in plain words, without those that are 0; none if the
     recordings of several processes are mixed in it."""
     if any(each.code == "merged_ranks" for each in analysis.trace.health):
@@ -50,7 +44,7 @@ def parts_of(analysis: Analysis, thresholds: Thresholds) -> list[WindowPart]:
         parts = _without_queued(parts, analysis)
     else:
         parts = _of_host(host) if host is not None else []
-    word, words = analysis.trace.device_word, {"idle: untraced": _meanwhile(analysis, thresholds)}
+    word, words = analysis.trace.device_word, {"idle: untraced": _meanwhile(analysis)}
     lasting = [part for part in parts if part.dur_ns > 0]
     plain = (in_words_of(word, plain_part(part.name, of_host=idle is None)) for part in lasting)
     return [
@@ -59,7 +53,7 @@ def parts_of(analysis: Analysis, thresholds: Thresholds) -> list[WindowPart]:
     ]
 
 
-def _meanwhile(analysis: Analysis, thresholds: Thresholds) -> str | None:
+def _meanwhile(analysis: Analysis) -> str | None:
     """Waits in which something was recorded, on another thread or in a range around the wait, if
     the verdict is about them: else the waits between that range's operators are other parts."""
     if analysis.verdict.bottleneck not in (None, UNRECORDED):
@@ -68,7 +62,7 @@ def _meanwhile(analysis: Analysis, thresholds: Thresholds) -> str | None:
     most = next((each for each in analysis.meanwhile if 2 * each["idle_ns"] >= idle_ns), None)
     if most is None:
         return None
-    is_all = most["idle_ns"] >= (1 - thresholds.small_gain) * idle_ns
+    is_all = most["idle_ns"] >= (1 - analysis.thresholds.small_gain) * idle_ns
     said = f"waits{'' if is_all else ', most'} in {most['name']}"
     return said if len(said) <= _MEANWHILE else "waits, no call recorded"
 

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from tracekit.evidence.model import Evidence, Finding, Window
 from tracekit.replay.model import Causal
 from tracekit.text import duration
-from tracekit.thresholds import Thresholds
 from tracekit.verdict.case import Case, Doubt
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.once import named_window
@@ -26,14 +25,14 @@ from tracekit.verdict.sentences import beside_unrecorded
 Leaves = Callable[[Case, Finding], "str | None"]
 
 
-def bound_of_verdict(analysis: Analysis, thresholds: Thresholds) -> Bound:
+def bound_of_verdict(analysis: Analysis) -> Bound:
     """What bounds the window of a verdict, without the effects of the recorder."""
     judged = analysis.judged
     found = Evidence(
         window=judged.window, gpu=judged.gpu, idle=judged.idle, causal=analysis.causal,
         health=analysis.trace.health,
     )  # fmt: skip
-    return bound_of(without_recorder(found), thresholds)
+    return bound_of(without_recorder(found), analysis.thresholds)
 
 
 def without_recorder(evidence: Evidence) -> Evidence:

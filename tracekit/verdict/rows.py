@@ -174,4 +174,4 @@ def read(text: object) -> Analysis:
     # Another version wrote it without them.
     from tracekit.verdict.parts import with_parts
 
-    return with_parts(found, found.limits)
+    return with_parts(found)

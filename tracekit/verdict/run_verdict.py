@@ -19,7 +19,6 @@ from tracekit.replay.graph.arrays import sums
 from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun, not_one_run, replayable
 from tracekit.replay.ranks.stragglers import PeerRanks, Pricing, blamed_wait_ns
 from tracekit.stages import stage
-from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import (
     Analysis,
     ClockAhead,
@@ -50,34 +49,27 @@ _EVENTS = 200
 _OF_LINK = ("type", "message_bytes", "wire_ns", "others_wire_ns")
 
 
-def judge_run(
-    database: Session, analyses: Sequence[Analysis], thresholds: Thresholds | None = None
-) -> RunVerdict | str:
+def judge_run(database: Session, analyses: Sequence[Analysis]) -> RunVerdict | str:
     """The verdict of the run whose ranks these traces are, or why there is none."""
     if reason := not_one_run(database):
         return reason
-    limits = thresholds or Thresholds()
-    with database.judging(limits), stage("replaying all ranks together"):
+    with stage("replaying all ranks together"):
         try:
-            judge = _Judge(database, analyses, limits)
+            judge = _Judge(database, analyses)
         except TracekitError as error:
             return f"the ranks cannot be replayed together: {error}"
         return judge.verdict()
 
 
 class _Judge:
-    def __init__(
-        self, database: Session, analyses: Sequence[Analysis], thresholds: Thresholds
-    ) -> None:
+    def __init__(self, database: Session, analyses: Sequence[Analysis]) -> None:
         self.database = database
-        self.thresholds = thresholds
+        self.thresholds = database.thresholds
         usable = replayable(database)
         given = sorted(analyses, key=lambda each: each.trace.rank or 0)
         self.analyses = [each for each in given if each.trace.trace_id in usable]
         self.left_out = [each.trace.rank for each in given if each.trace.trace_id not in usable]
-        self.joined = RankReplay(
-            database, [each.trace.trace_id for each in self.analyses], thresholds
-        )
+        self.joined = RankReplay(database, [each.trace.trace_id for each in self.analyses])
         self.pricing = Pricing(self.joined)
         self.peers: PeerRanks = self.pricing.peers
         self.steps = max(1, len(self.joined.step_names))

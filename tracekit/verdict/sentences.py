@@ -7,8 +7,7 @@ from msgspec.structs import replace
 from tracekit.causes import UNKNOWN_LIMIT, UNRECORDED, words
 from tracekit.evidence.model import Evidence
 from tracekit.text import duration, lowered, percent, share
-from tracekit.thresholds import Thresholds
-from tracekit.verdict.case import Case
+from tracekit.verdict.case import Basis, Case
 from tracekit.verdict.model import Verdict
 from tracekit.verdict.once import (
     also_once,
@@ -40,13 +39,13 @@ _MEANWHILE = 0.25
 def headline(case: Case) -> str:
     """The sentence; where the margin is small, windows disagree or the two sides take turns, it
     says so."""
-    verdict, evidence, thresholds = case.verdict, case.evidence, case.thresholds
+    verdict, evidence = case.verdict, case.evidence
     if verdict.regime == UNKNOWN:
         # Whoever found no regime has said why.
         return f"{verdict.headline}{_repeating(evidence)}"
     if evidence.gpu is None and evidence.host is not None and evidence.host.launches:
         return f"{_of_host(case)}. {beside_unrecorded(case)}"
-    if case.bound is not None and (waits := waits_for_rank(evidence, thresholds)):
+    if case.bound is not None and (waits := waits_for_rank(case)):
         said = _beside_rank_wait(case, waits)
     else:
         said = _said(case)
@@ -55,8 +54,8 @@ def headline(case: Case) -> str:
     if once := mostly_once(evidence):
         said = f"{once}{lowered(said)}"
     elif is_open:
-        also = also_once(evidence, thresholds)
-    if is_open and (also := also or outside(evidence, thresholds)):
+        also = also_once(case)
+    if is_open and (also := also or outside(case)):
         said = f"{said}. {also}"
     if steps := other_steps(case):
         said = f"{said}. {steps}"
@@ -84,8 +83,8 @@ def _beside_rank_wait(case: Case, waits: str) -> str:
     if left is None:
         return waits
     verdict = replace(verdict, regime=bound.regime, bottleneck=left, margin=bound.margin)
-    other_work = _said(Case(verdict, rest, case.thresholds, bound))
-    if is_same and not is_headline_wait(case.evidence, case.thresholds):
+    other_work = _said(Case(rest, case.thresholds, bound, verdict=verdict))
+    if is_same and not is_headline_wait(case):
         return f"{other_work}. {waits}"
     return f"{waits}; apart from that, {lowered(other_work)}"
 
@@ -93,7 +92,7 @@ def _beside_rank_wait(case: Case, waits: str) -> str:
 def _said(case: Case) -> str:
     bound = case.bound
     if bound is not None and bound.takes_turns:
-        return _turns(case.evidence, case.thresholds)
+        return _turns(case)
     if bound is not None and bound.is_even:
         return (
             "Host and GPU are about even: without the profiler, halving the host's work would gain "
@@ -161,14 +160,14 @@ def _one_side(case: Case) -> str:
 
 
 def _of_host(case: Case) -> str:
-    does = _host_does(str(case.verdict.bottleneck), case.evidence, case.thresholds)
-    return f"The host holds this run up: {does}"
+    return f"The host holds this run up: {_host_does(case)}"
 
 
-def _host_does(bottleneck: str, evidence: Evidence, thresholds: Thresholds) -> str:
+def _host_does(case: Case) -> str:
     """What the host does while the device waits. If a single launch, operator or call takes most of
     that time, it is named, since the others may be quick; the device may work beside a part of it.
     """
+    bottleneck, evidence = str(case.verdict.bottleneck), case.evidence
     host, one = words("host_does"), words("longest_does").get(bottleneck)
     does = host[bottleneck]
     gains, links = evidence.gains, evidence.causal.links if evidence.causal else []
@@ -186,13 +185,13 @@ def _host_does(bottleneck: str, evidence: Evidence, thresholds: Thresholds) -> s
             ns = min(waited_ns, max(ns, waited_ns - excess_in(evidence.window, once)))
         return f"{does} for {duration(ns)}{f', in {known}' if known else ''}"
     longest = next((link for link in links if link["cause"] == bottleneck), None)
-    least_ns = thresholds.small_gain * evidence.window.span_ns
+    least_ns = case.thresholds.small_gain * evidence.window.span_ns
     # A cause whose removal gains nothing has no part that explains it.
     if one and longest and ns and longest["dur_ns"] >= max(ns / 2, least_ns):
         taken = duration(longest["dur_ns"])
         recorded = ", as recorded" if gains is not None and gains.recorder_ns else ""
         return f"{one}, {longest['name']}, takes {taken} of its own{recorded}"
-    is_guess = _is_guess(evidence, thresholds)
+    is_guess = _is_guess(case)
     if is_guess and bottleneck == "python":
         has_operators = gains is not None and gains.work_ns.get("dispatch")
         return host["guessed-python" if has_operators else "guessed-calls"]
@@ -209,12 +208,13 @@ def _explains(bottleneck: str, evidence: Evidence) -> bool:
     return 2 * saved >= most and (evidence.advised == bottleneck or saved > most)
 
 
-def _is_guess(evidence: Evidence, thresholds: Thresholds) -> bool:
+def _is_guess(case: Case) -> bool:
     """Whether Python's time is mostly time in which nothing was recorded."""
-    if evidence.idle is None:
+    idle = case.evidence.idle
+    if idle is None:
         return False
-    untraced_ns, python_ns = (evidence.idle.causes.get(name, 0) for name in ("untraced", "python"))
-    return guessed_ns(untraced_ns, python_ns, thresholds) > 0
+    untraced_ns, python_ns = (idle.causes.get(name, 0) for name in ("untraced", "python"))
+    return guessed_ns(untraced_ns, python_ns, case.thresholds) > 0
 
 
 def _is_less_recorded(bottleneck: str, evidence: Evidence) -> bool:
@@ -250,7 +250,7 @@ def _of_device(case: Case) -> str:
     evidence, thresholds = case.evidence, case.thresholds
     bottleneck, causal = str(case.verdict.bottleneck), evidence.causal
     assert causal is not None
-    kinds, device = kinds_of(evidence, thresholds), words("device_does")
+    kinds, device = kinds_of(case), words("device_does")
     does = device[kinds.get(bottleneck, bottleneck)]
     if bottleneck == "latency" and _explains(bottleneck, evidence):
         does = device.get(str(evidence.advised_remedy), does)
@@ -270,12 +270,13 @@ def _of_device(case: Case) -> str:
     return f"The GPU holds this run up: {', '.join(named[:-1])} and {named[-1]} limit it alike"
 
 
-def kinds_of(evidence: Evidence, thresholds: Thresholds) -> dict[str, str]:
+def kinds_of(basis: Basis) -> dict[str, str]:
     """Bottlenecks of which words.csv knows a kind: where a device hardly waits for itself, its
     kernels are too small."""
-    idle = evidence.idle
+    idle = basis.evidence.idle
     assert idle is not None
-    has_gaps = idle.device_ns >= thresholds.doubtful_share * evidence.window.span_ns
+    least_ns = basis.thresholds.doubtful_share * basis.evidence.window.span_ns
+    has_gaps = idle.device_ns >= least_ns
     return {} if has_gaps else {"latency": "small"}
 
 
@@ -287,7 +288,8 @@ def _of_cpu(verdict: Verdict) -> str:
     return f"Most of the time is overhead: {words('cpu_loses').get(bottleneck, bottleneck)}"
 
 
-def _turns(evidence: Evidence, thresholds: Thresholds) -> str:
+def _turns(case: Case) -> str:
+    evidence = case.evidence
     gpu, idle, gains = evidence.gpu, evidence.idle, evidence.gains
     assert gpu is not None and idle is not None and gains is not None
     # Prices are of the same length.
@@ -300,7 +302,7 @@ def _turns(evidence: Evidence, thresholds: Thresholds) -> str:
     late = max(0, span - busy_ns - idle.unlinked_ns)
     most = min(busy_ns, late) / span if span else 0.0
     time = "time"
-    if is_partly_once(evidence, thresholds) and not mostly_once(evidence):
+    if is_partly_once(evidence, case.thresholds) and not mostly_once(evidence):
         time = f"other {duration(span)}"
     unrecorded = " without the profiler" if gains.recorder_ns else ""
     return (

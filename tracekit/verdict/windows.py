@@ -11,7 +11,7 @@ from tracekit.causes import UNRECORDED
 from tracekit.evidence.model import Evidence, Period, Repetition, Window
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.case import Case
+from tracekit.verdict.case import Basis, Case
 from tracekit.verdict.regime import UNKNOWN, bound_by, bound_of, is_close
 
 _NAMED = 3
@@ -106,9 +106,10 @@ def differs(case: Case, other: Period) -> str:
     return f"The GPU-active span alone would be {bound}{barely}{reason}"
 
 
-def outside(evidence: Evidence, thresholds: Thresholds) -> str:
+def outside(basis: Basis) -> str:
     """A sentence on the parts of the trace before and after the judged span of its work, if they
     are most of it."""
+    evidence = basis.evidence
     window = evidence.window
     whole = next((each.window for each in evidence.windows if each.window.kind == "trace"), None)
     if any(each.code == "started_late" for each in evidence.health):
@@ -116,7 +117,7 @@ def outside(evidence: Evidence, thresholds: Thresholds) -> str:
         return ""
     if whole is None or not _op(window) or 2 * window.span_ns >= whole.span_ns:
         return ""
-    ends = _ends_beyond(whole, window, _ends(window), thresholds.headline_share)
+    ends = _ends_beyond(whole, window, _ends(window), basis.thresholds.headline_share)
     return f"That is without {ends}, in a trace of {duration(whole.span_ns)}" if ends else ""
 
 

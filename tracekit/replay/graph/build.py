@@ -13,16 +13,15 @@ from tracekit.replay.graph.arrays import NEVER, Ints, compact_ids
 from tracekit.replay.graph.host import Host
 from tracekit.replay.graph.recording import Recording, recording_of, stream_waits
 from tracekit.replay.graph.waits import waits_of
-from tracekit.thresholds import Thresholds
 
 
-def build(database: Session, trace_id: int, thresholds: Thresholds) -> Graph:
+def build(database: Session, trace_id: int) -> Graph:
     """The graph of a trace.
 
     Raises:
         TracekitError: no event has a time, or the trace's times do not fit into 64 bits.
     """
-    builder = _Builder(recording_of(database, trace_id, thresholds))
+    builder = _Builder(recording_of(database, trace_id))
     graph, edges = builder.graph, builder.edges()
     # Frees the memory that only the search for edges needed.
     del builder

@@ -120,13 +120,14 @@ class Recording(Struct, frozen=True, dict=True):
         )
 
 
-def recording_of(database: Session, trace_id: int, thresholds: Thresholds) -> Recording:
+def recording_of(database: Session, trace_id: int) -> Recording:
     """Reads a trace's recording.
 
     Raises:
         TracekitError: no event has a time or takes any, or the trace's times do not fit into 64
             bits.
     """
+    thresholds = database.thresholds
     spans = database.rows_of_trace("SELECT trace_id, start_ns, end_ns FROM trace_span", trace_id)
     if not spans:
         raise TracekitError("the trace has no events with a time: there is nothing to replay")

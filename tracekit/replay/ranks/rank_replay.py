@@ -17,7 +17,6 @@ from tracekit.replay.ranks.collectives import CollectiveMembers, Seats, members_
 from tracekit.replay.replay import Replay
 from tracekit.replay.simulator import Run, Scale, Simulator
 from tracekit.text import duration
-from tracekit.thresholds import Thresholds
 
 # Types of collectives that no rank leaves before all have come (aligned_clocks in
 # queries/views/collectives.sql).
@@ -111,13 +110,11 @@ class RanksRun(Struct, frozen=True, dict=True):
 class RankReplay:
     """The graphs of the ranks of a run, which can be replayed together with changes."""
 
-    def __init__(
-        self, database: Session, trace_ids: Sequence[int], thresholds: Thresholds | None = None
-    ) -> None:
+    def __init__(self, database: Session, trace_ids: Sequence[int]) -> None:
         self.database = database
         self.trace_ids = list(trace_ids)
         found, self.ambiguous = members_of(database)
-        self.replays = [Replay(database, each, thresholds) for each in trace_ids]
+        self.replays = [Replay(database, each) for each in trace_ids]
         rank, op = np.full((2, len(found)), -1, np.int64)
         for number, (trace_id, replay) in enumerate(zip(trace_ids, self.replays, strict=True)):
             own = found.trace_id == trace_id

@@ -32,7 +32,6 @@ from tracekit.reporters.html.sweep import sweep_view
 from tracekit.reporters.html.trace import trace_view
 from tracekit.stages import stage
 from tracekit.text import quoted
-from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 
 # A page is not larger than this.
@@ -52,7 +51,6 @@ def write_any(
     output: str | Path,
     trace_id: int | None = None,
     window: str | None = None,
-    thresholds: Thresholds | None = None,
 ) -> list[Analysis]:
     """Writes the page of what a database holds: of its only trace or a chosen one, of a sweep, of
     the runs of a lake, or of several traces, such as the ranks of a job. Returns the verdicts on
@@ -67,17 +65,17 @@ def write_any(
     """
     are_all = trace_id is None and len(database.trace_ids()) > 1
     with database.sharing(together=are_all), debug_mode(False):
-        text, analyses = _drawn(database, trace_id, window, thresholds)
+        text, analyses = _drawn(database, trace_id, window)
     _write(database, output, text)
     return analyses
 
 
 def _drawn(
-    database: Session, trace_id: int | None, window: str | None, thresholds: Thresholds | None
+    database: Session, trace_id: int | None, window: str | None
 ) -> tuple[str, list[Analysis]]:
     analyses: list[Analysis] = []
     if trace_id is not None or len(database.trace_ids()) == 1:
-        subject = Subject(database, database.only(trace_id), window, thresholds)
+        subject = Subject(database, database.only(trace_id), window)
         analyses.append(subject.analysis)
         with stage("drawing the page"):
             view = trace_view(subject)
@@ -85,7 +83,7 @@ def _drawn(
     elif isinstance(database, Lake) and len(database.parts) > 1:
         if window:
             raise TracekitError("--window is not for the page of several runs")
-        runs = fleet(database, thresholds)
+        runs = fleet(database)
         text = page(words.headline(runs), [_fleet_view(runs)])
     elif sweep := sweep_in(database):
         if window:
@@ -93,25 +91,23 @@ def _drawn(
         text = page(f"Sweep: {sweep.database}", [sweep_view(sweep)])
     else:
         order = in_order_of_interest(database)
-        first = {each: Subject(database, each, window, thresholds) for each in order[:_MOST_PAGES]}
+        first = {each: Subject(database, each, window) for each in order[:_MOST_PAGES]}
         for each in sorted(order):
-            judged = first.get(each) or examine(database, each, window, thresholds)
+            judged = first.get(each) or examine(database, each, window)
             analyses.append(judged.analysis)
         with stage("drawing the page"):
             text = with_pages(ranks_view(database, analyses), first.values())
     return text, analyses
 
 
-def write_diff(
-    database: Session, a: int, b: int, output: str | Path, thresholds: Thresholds | None = None
-) -> Diff:
+def write_diff(database: Session, a: int, b: int, output: str | Path) -> Diff:
     """Writes the page that compares run b with run a, with the page of each; returns the
     comparison.
 
     Raises:
         TracekitError: when the database has no such trace, or when `output` cannot be written.
     """
-    runs = [Subject(database, database.only(run), None, thresholds) for run in (a, b)]
+    runs = [Subject(database, database.only(run)) for run in (a, b)]
     are_all = len(database.trace_ids()) == len(runs)
     with database.sharing(together=are_all), debug_mode(False), stage("drawing the page"):
         found, view = diff_view(database, a, b, [run.analysis for run in runs])

@@ -18,7 +18,6 @@ from tracekit.replay.critical_path import PathPiece, path_between
 from tracekit.replay.prices import Speed, speeds
 from tracekit.reporters.html.figure import Figure
 from tracekit.text import quoted
-from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.next_steps import list_notes
 from tracekit.verdict.once import named_window
@@ -131,24 +130,17 @@ class Replayed(Struct, frozen=True):
 class Subject(PageSubject):
     """One trace, as the figures of its page ask for it."""
 
-    def __init__(
-        self,
-        database: Session,
-        trace_id: int,
-        window: str | None = None,
-        thresholds: Thresholds | None = None,
-    ) -> None:
+    def __init__(self, database: Session, trace_id: int, window: str | None = None) -> None:
         super().__init__(database, trace_id)
         self.trace_id: int
         self.figures: list[Figure] = []
         """The figures of the sections before, which a finding may concern."""
         self._window = window
-        self._thresholds = thresholds
 
     @cached_property
     def judgement(self) -> Replayed:
-        database, judging = self.database, self._thresholds or self.database.thresholds
-        stored = stored_verdicts(database, self.trace_id, self._window, judging)
+        database = self.database
+        stored = stored_verdicts(database, self.trace_id, self._window)
         if stored:
             [analysis] = stored.values()
             replay, place = replayed(database, analysis)
@@ -156,7 +148,7 @@ class Subject(PageSubject):
             listed = analysis.advice, analysis.unsure, analysis.verdict
             notes = list_notes(*listed, graph) if replay else []
         else:
-            found = examine(database, self.trace_id, self._window, judging, keep_replays=True)
+            found = examine(database, self.trace_id, self._window, keep_replays=True)
             analysis, place = found.analysis, found.place
             replay = found.gains.replay if found.gains else None
             notes = found.fixes.notes if found.fixes else []
@@ -180,7 +172,7 @@ class Subject(PageSubject):
             why = "This is the only step."
         if window.kind == "step" or not window.span_ns:
             return Interval(window.name, window.start_ns, window.end_ns, why) if steps else None
-        most_ns = analysis.limits.drawn_ns
+        most_ns = analysis.thresholds.drawn_ns
         if window.kind == "range" or window.span_ns <= most_ns:
             why = f"The verdict is on {named_window(window)}."
             return Interval(window.name, window.start_ns, window.end_ns, why)

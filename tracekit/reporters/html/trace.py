@@ -194,7 +194,8 @@ class Plots:
             thresholds: Thresholds | None = None,
         ) -> altair.TopLevelMixin:
             database = self._database
-            figure = _FIGURES[name](Subject(database, database.only(trace), window, thresholds))
+            with database.judging(thresholds):
+                figure = _FIGURES[name](Subject(database, database.only(trace), window))
             if figure is None:
                 raise TracekitError(f"{database.name}: has nothing to show as {name}")
             if figure.chart is None:
