@@ -19,7 +19,6 @@ def _section(query: Query) -> str:
     return page(
         f"## {query.name} {{ #{query.name} }}",
         prose(query.question),
-        _other_names(query),
         table(
             ("parameter", "type", "default", "what it is"),
             [
@@ -36,20 +35,12 @@ def _section(query: Query) -> str:
     ).strip()
 
 
-def _other_names(query: Query) -> str:
-    """The question's other names, and the parameters that they fix."""
-    names = (
-        code(name) + (f" ({fixed} = {value})" if fixed else "") for name, fixed, value in query.also
-    )
-    return f"Also called {', '.join(names)}." if query.also else ""
-
-
 def question_pages() -> dict[str, str]:
     """The pages by path: one for each topic, and their list."""
     pages = {
         f"reference/questions/{topic}.md": page(
             f"# {TOPICS[topic]}",
-            f"Each of these runs as `tracekit query NAME TRACE`, and in Python as `run.NAME()`. "
+            f"Each of these runs as `tracekit query TRACE NAME`, and in Python as `run.NAME()`. "
             f"Its file is queries/{topic}/NAME.sql.",
             *map(_section, members),
         )

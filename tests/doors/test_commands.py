@@ -57,7 +57,7 @@ def test_analyze_prints_the_verdict_top_down_within_100_columns(run, database):
 
 
 def test_a_forked_command_does_the_same_as_a_new_process(run, database):
-    for arguments in (["query", database], "top_kernels", ["no-command"]):
+    for arguments in (["query", database, "top_kernels"], ["no-command"]):
         forked = run(*arguments)
         # Python reads this variable when it starts, so it cannot be changed in a fork.
         started = run(*arguments, PYTHONHASHSEED="0")

@@ -146,7 +146,7 @@ def test_a_users_hardware_file_comes_first_and_is_chosen_when_loading(path, tmp_
     )
     product = operator("aten::mm", 0, 20, [[8, 16], [16, 4]], ["c10::BFloat16"] * 2)
     traces.write(tmp_path / "t.json", launched([product], 5, 30, 100, 1), **A100)
-    asked = ("roofline", "t.json", "--columns", "math_ns,memory_ns", "--format", "csv")
+    asked = ("t.json", "roofline", "--columns", "math_ns,memory_ns", "--format", "csv")
     assert run("query", *asked, "--hardware", "mine.toml").stdout == "math_ns,memory_ns\n1,448\n"
     done = run("analyze", path, "--hardware", "mine.toml")
     assert done.returncode == 2

@@ -39,7 +39,7 @@ def test_a_file_that_cannot_be_read_is_refused(command, content, reason, refused
         "analyze": [name],
         "load": [name, "-o", "out.duckdb"],
         "sql": [name, "SELECT 1"],
-        "query": ["top_kernels", name],
+        "query": [name, "top_kernels"],
         "export": [name, "-o", "out.json"],
     }[command]
     said = refused(command, *arguments)

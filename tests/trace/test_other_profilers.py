@@ -132,8 +132,7 @@ def test_every_command_takes_it(name, tmp_path):
     judged = "SELECT DISTINCT profiler FROM trace SEMI JOIN verdict USING (trace_id) ORDER BY 1"
     for command in (
         ["load", *files, "-o", database, "--no-verdict"],
-        ["query", files[0]],
-        "top_kernels",
+        ["query", files[0], "top_kernels"],
         ["diff", database, "--trace-ids", "1", "1" if name else "2"],
         ["report", files[-1], "-o", page],
         ["lake", "add", *files, "--to", lake],
