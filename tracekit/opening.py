@@ -19,7 +19,7 @@ from tracekit.ingest.resources import LoadProgress, Resources
 from tracekit.text import shown
 
 if TYPE_CHECKING:
-    from tracekit.ingest.job import Job
+    from tracekit.ingest.loader import Loader
     from tracekit.verdict.rows import Rows
 
 # The process needs this outside DuckDB for the results of queries. The replay's graph is not
@@ -145,8 +145,8 @@ def load(
 ) -> Session:
     """Loads traces into one database, several at a time: see `tracekit.load`."""
     from tracekit.ingest.hardware import peaks
-    from tracekit.ingest.job import Job
     from tracekit.ingest.load import into_file, into_memory
+    from tracekit.ingest.loader import Loader, LoadRequest
     from tracekit.trace.paths import trace_paths
 
     resources = resources or Resources()
@@ -160,17 +160,18 @@ def load(
     judges = database is not None if verdicts is None else verdicts
     judge = partial(_judged_through, shown(str(given[0]))) if judges else None
     known = peaks(resources.hardware)
-    job = Job(paths, known, resources, resume, on_bad is not None, progress, judge=judge)
+    skips_bad = on_bad is not None
+    loader = Loader(LoadRequest(paths, known, resources, resume, skips_bad, progress, judge=judge))
     if database is None:
         name = shown(str(given[0])) if len(given) == 1 else f"{len(paths)} traces"
-        loaded: Session = LoadedSession(into_memory(job), name, job, judges=verdicts is None)
+        loaded: Session = LoadedSession(into_memory(loader), name, loader, judges=verdicts is None)
         loaded.is_joined = len(given) > 1
     else:
-        into_file(job, database, append=append, on_wait=on_wait)
+        into_file(loader, database, append=append, on_wait=on_wait)
         loaded = open_database(database)
-    loaded.notes = job.notes
+    loaded.notes = loader.notes
     if on_bad is not None:
-        for error in job.errors:
+        for error in loader.errors:
             on_bad(error)
     return loaded
 
@@ -179,10 +180,10 @@ class LoadedSession(Session):
     """Traces in memory, whose tables of verdicts are filled once SQL asks for them."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, name: str, job: Job, *, judges: bool
+        self, connection: duckdb.DuckDBPyConnection, name: str, loader: Loader, *, judges: bool
     ) -> None:
-        add_names = None if job.vocabulary is None else job.vocabulary.add
-        super().__init__(connection, name, job.inputs, add_names)
+        add_names = None if loader.vocabulary is None else loader.vocabulary.add
+        super().__init__(connection, name, loader.inputs, add_names)
         self._judges = judges
 
     def require_select(self, query: str) -> None:

@@ -4,6 +4,7 @@
 -- causes: compilation, launch
 -- when: call = 'begin_capture'
 -- once: capture
+-- may_end: true
 -- needs: Every shape that the run uses is captured before the first step that counts. Inputs that are not
 --     copied, such as weights, stay at their addresses.
 -- before:

@@ -2,6 +2,7 @@
 -- since: 0.1
 -- title: Capture the step as a CUDA graph
 -- causes: launch, dispatch, python
+-- applied_as: graph
 -- in_loops: true
 -- frees_launches: true
 -- effort: medium

@@ -2,6 +2,7 @@
 -- since: 0.1
 -- title: Load and preprocess in worker processes
 -- causes: input, python
+-- applied_as: workers
 -- when: list_has_any(traits, ['own_input', 'preprocesses'])
 -- needs: As many free CPU cores as workers, and a dataset that can be sent to other processes.
 -- caveat: Workers may load slower than the program did: each has one thread, and they share cores and disk.

@@ -1,6 +1,7 @@
 -- since: 0.1
 -- title: Use a larger batch
 -- causes: launch, dispatch, python
+-- applied_as: batch
 -- is_batch: true
 -- needs: Memory for the larger batch; a training run whose learning rate and schedule are adapted to it, or
 --     enough requests to fill it.

@@ -2,10 +2,10 @@
 -- since: 0.1
 -- title: Compile the model with torch.compile
 -- causes: dispatch, python, launch, memory-bandwidth
+-- applied_as: compile
 -- in_loops: true
 -- effort: medium
--- needs: PyTorch 2 or later, a compiler for the device, and shapes and control flow that mostly stay the
---     same.
+-- needs: PyTorch 2 or later, a compiler for the device, and mostly the same shapes and control flow.
 -- caveat: Dispatch and Python are assumed to halve, and to vanish for operators that run inside others; only
 --     a trial shows the true saving. Fused operators are assumed to shrink with the bytes that they move.
 --     Intermediates that the backward pass reads are written even if their operators are fused.

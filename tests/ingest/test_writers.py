@@ -59,7 +59,7 @@ INTO = ("-o", "run.duckdb", "--no-verdict")
 def left_partial(folder: Path, *arguments: str) -> None:
     """Loads in a process that is killed after all traces are inserted, before it finishes."""
     program = (
-        "import os, signal, sys, tracekit.ingest.job as loading\n"
+        "import os, signal, sys, tracekit.ingest.loader as loading\n"
         "loading.Derivation = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "from tracekit.commands import main\n"
         "sys.argv[0] = 'tracekit'\nmain()"

@@ -124,11 +124,11 @@ def test_only_listed_schemes_are_read():
 TRACE = f"{CLOSED}/a.json?signature=hunter2"
 COMMANDS = """\
 crosscheck T; mcp T; analyze T; analyze T T; T; T T T; load T -o x.duckdb; load t.json -o T; open T;
-open --plain T; export T -o x.json; export t.json -o T; report T; sql T; sql T FROM; query T;
-query T overview; query T T; query overview T T; whatif T host*0.5; advise T; diff T T; annotate T -o x.json;
-baseline save a T; baseline compare a T; lake add T --to lake; lake add t.json --to T; lake ask T T;
-lake clean T; history T; fleet T; analyze t.json --hardware T; analyze t.json --annotations T;
-skill install T; capture T; capture --server T -o .; analyze --T; sweep T; probe T"""
+open --plain T; export T -o x.json; export t.json -o T; report T; sql T; sql T FROM; query T; query
+T overview; query overview T; query T T T; whatif T host*0.5; advise T; diff T T; annotate T -o
+x.json; baseline save a T; baseline compare a T; lake add T --to lake; lake add t.json --to T; lake
+ask T T; lake clean T; history T; fleet T; analyze t.json --hardware T; analyze t.json --annotations
+T; skill install T; capture T; capture --server T -o .; analyze --T; sweep T; probe T"""
 
 
 @pytest.mark.sampled(7)

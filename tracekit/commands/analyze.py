@@ -15,7 +15,7 @@ import click
 from tracekit.commands import completion, options
 from tracekit.commands.options import Request, json_option, option
 from tracekit.errors import TracekitError, needing
-from tracekit.reporters.written import Steps, tell, wrote
+from tracekit.reporters.written import Written, print_outputs
 from tracekit.text import printable, size
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def report(
     trace_id: int | None,
     trace_ids: tuple[int, int] | None,
     request: Request,
-) -> Steps:
+) -> Written:
     """Write a page of charts that needs nothing but a browser.
 
     For one trace, the page shows its verdict and where the time went. For two, or for two traces
@@ -191,7 +191,7 @@ def report(
         options.tell_notes(opened)
         with opened as database, database.judging(thresholds):
             reports.write_any(database, output, trace_id, window)
-    yield from _written(output, opening)
+    return _written(output, opening)
 
 
 def _beside(run: str) -> str:
@@ -205,12 +205,13 @@ def _beside(run: str) -> str:
     return str(path.with_name(stem(path.name) + ".html"))
 
 
-def _written(output: str, opening: bool) -> Steps:
+def _written(output: str, opening: bool) -> Written:
     import webbrowser
 
-    yield from wrote(output, says=size(Path(output).stat().st_size))
+    written = Written().add(output, says=size(Path(output).stat().st_size))
     if opening and not webbrowser.open(Path(output).resolve().as_uri()):
-        yield "No browser was found: open the file yourself."
+        written.lines.append("No browser was found: open the file yourself.")
+    return written
 
 
 @click.command()
@@ -240,7 +241,7 @@ def demo(output: str | None, is_quiet: bool) -> None:
                 raise
             click.echo(f"The page of charts is left out: {error}")
             return
-    tell(_written(output, not is_quiet), as_json=False)
+    print_outputs(_written(output, not is_quiet), as_json=False)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import click
 from tracekit.commands import completion, options
 from tracekit.commands.options import json_option, option, seconds
 from tracekit.errors import TracekitError
-from tracekit.reporters.written import Steps, wrote
+from tracekit.reporters.written import Written
 from tracekit.text import counted, duration, shown, size
 from tracekit.workloads import WORKLOADS
 
@@ -50,7 +50,7 @@ def capture(
     profiler: str | None,
     server: str | None,
     **how: Any,
-) -> Steps:
+) -> Written:
     """Run WORKLOAD under torch.profiler and write its trace.
 
     WORKLOAD is a name from `tracekit workloads`, or your own module:function, called once per step.
@@ -72,13 +72,11 @@ def capture(
         raise TracekitError(f"{other} writes its traces itself: give --label to `lake add`")
     when = [how.pop(each) for each in ("steps", "seconds", "timeout_s")]
     if server is not None:
-        yield from _of_server(server, output, when, how)
-        return
+        return _of_server(server, output, when, how)
     if workload is None:
         raise click.UsageError("Missing argument 'WORKLOAD' (or --server URL).")
     if profiler is not None:
-        yield from _by_other(profiler, [workload, *arguments], output, how)
-        return
+        return _by_other(profiler, [workload, *arguments], output, how)
     from tracekit.capture.output import to_standard_output
     from tracekit.capture.profile import profile_script
     from tracekit.capture.usercode import refuse_unseen_ends
@@ -109,10 +107,12 @@ def capture(
             alone, profiled = map(duration, (timed.unprofiled_step_ns, timed.profiled_step_ns))
             done = f"a step takes {alone}, under the profiler {profiled}"
     to = "-" if is_piped else str(written)
-    yield from wrote(to, says=done)
+    return Written().add(to, says=done)
 
 
-def _by_other(profiler: str, program: list[str], output: str | None, how: dict[str, Any]) -> Steps:
+def _by_other(
+    profiler: str, program: list[str], output: str | None, how: dict[str, Any]
+) -> Written:
     from tracekit.capture.others import record
     from tracekit.files import named_or_own
 
@@ -122,10 +122,10 @@ def _by_other(profiler: str, program: list[str], output: str | None, how: dict[s
         events = sum(row["events"] for row in traces.traces())
     until = "until it was interrupted" if is_ended else "to its end"
     says = f"recorded by {profiler} {until}, {counted(events, 'event')}"
-    yield from wrote(written, events, "events", says=says)
+    return Written().add(written, events, "events", says=says)
 
 
-def _of_server(url: str, output: str | None, when: list[Any], how: dict[str, Any]) -> Steps:
+def _of_server(url: str, output: str | None, when: list[Any], how: dict[str, Any]) -> Written:
     from tracekit.capture.server import Server
 
     given = (output, *map(os.environ.get, ("VLLM_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR")))
@@ -133,8 +133,10 @@ def _of_server(url: str, output: str | None, when: list[Any], how: dict[str, Any
     if folder is None or not Path(folder).is_dir():
         raise TracekitError("--server needs the folder that the server writes traces to: -o FOLDER")
     found = Server(url, Path(folder)).capture(*when, stacks=how["stacks"], shapes=how["shapes"])
+    written = Written()
     for path in found:
-        yield from wrote(path, says=size(path.stat().st_size))
+        written.add(path, says=size(path.stat().st_size))
+    return written
 
 
 def _refuse(workload: str, call: str) -> int:

@@ -11,7 +11,7 @@ from tracekit.commands import options
 from tracekit.commands.options import Request, option, seconds
 from tracekit.errors import TracekitError, explained, needing
 from tracekit.reporters import written
-from tracekit.reporters.written import Steps, wrote
+from tracekit.reporters.written import Written
 from tracekit.stages import stage
 from tracekit.text import counted, printable
 
@@ -40,7 +40,7 @@ _MOST_COMPARED = 1 << 20
 )
 @options.requesting(*options.PART)
 @options.writing
-def export(source: str, output: str, form: str, weight: str | None, request: Request) -> Steps:
+def export(source: str, output: str, form: str, weight: str | None, request: Request) -> Written:
     """Write a trace as JSON, as it was loaded, its flame graph for other tools, or a workbook.
 
     A part of a large trace, such as --step 12, opens in Perfetto where the whole does not.
@@ -69,14 +69,13 @@ def export(source: str, output: str, form: str, weight: str | None, request: Req
                 from tracekit.reporters import workbook
             sheets = workbook.write(opened, output)
             options.tell_errors(opened)
-            yield from wrote(output, len(sheets), "sheets", says=", ".join(sheets))
-            return
+            return Written().add(output, len(sheets), "sheets", says=", ".join(sheets))
         if form == "trace":
             count = part.write(opened, output)
         else:
             with stage("writing"):
                 count = stacks.write(opened, form, output, weight or "host", part.trace_of(opened))
-    yield from wrote(output, count, unit)
+    return Written().add(output, count, unit)
 
 
 @click.command()
@@ -84,7 +83,7 @@ def export(source: str, output: str, form: str, weight: str | None, request: Req
 @option("-o --output", "The trace to write; .gz and .zst are compressed.", required=True)
 @options.resource_options
 @options.writing
-def annotate(trace: str, output: str, request: Request) -> Steps:
+def annotate(trace: str, output: str, request: Request) -> Written:
     """Write TRACE with tracekit's findings drawn in, for Perfetto.
 
     Added are tracks of queue depth, busy share, copy bandwidth, idle gaps by cause, the critical
@@ -100,7 +99,7 @@ def annotate(trace: str, output: str, request: Request) -> Steps:
     events, traces = annotate(trace, output, request.resources)
     of = "" if traces == 1 else f" to {traces} traces"
     says = f"{counted(events, 'event')} added{of}; open it in https://ui.perfetto.dev"
-    yield from wrote(output, events, "events added", says=says)
+    return Written().add(output, events, "events added", says=says)
 
 
 @click.command("open")
@@ -207,7 +206,7 @@ def skill() -> None:
 @click.argument("folder", metavar="[DIR]", default=_SKILLS)
 @option("--force", "Replace a SKILL.md that differs.", is_flag=True)
 @options.writing
-def install(folder: str, force: bool) -> Steps:
+def install(folder: str, force: bool) -> Written:
     """Write DIR/tracekit/SKILL.md, where agents look for skills.  [default: .claude/skills]
 
     If another text is there, this shows the difference, and writes only with --force.
@@ -225,8 +224,7 @@ def install(folder: str, force: bool) -> Steps:
         path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as beside:
         beside.write_text(text, encoding="utf-8", newline="\n")
-    yield written.output(path)
-    yield str(path)
+    return Written([written.output(path)], [str(path)])
 
 
 def _require_same(path: Path, text: str) -> None:

@@ -14,7 +14,7 @@ import click
 from tracekit.commands import options
 from tracekit.commands.options import Request, option
 from tracekit.errors import TracekitError, is_interrupt
-from tracekit.reporters.written import Output, Steps, wrote
+from tracekit.reporters.written import Output, Written
 from tracekit.reporters.written import output as output_of
 from tracekit.text import counted, printable
 
@@ -52,7 +52,7 @@ _WORKERS = (
 @options.writing
 def load(
     traces: tuple[str, ...], output: str, no_verdict: bool, request: Request, **how: bool
-) -> Steps:
+) -> Written:
     """Load traces into a database that any DuckDB client can open.
 
     A TRACE may also be a directory, a pattern in quotes, or a tar archive of traces. A bad trace
@@ -63,7 +63,7 @@ def load(
 
     before = _state_of(output)
     waits = f"waiting for another load to finish writing {output}"
-    bad: list[TracekitError] = []
+    written, bad = Written(), list[TracekitError]()
     try:
         with loading_bar(traces) as progress:
             database = opening.load(
@@ -73,12 +73,12 @@ def load(
             )  # fmt: skip
         with database:
             rows = database.traces()
-            yield output_of(output, len(rows), "traces")
-            for row in rows:
-                yield (
-                    f"{row['trace_id']}  {row['path']}: {counted(row['events'], 'event')}, "
-                    f"{counted(row['kernels'], 'kernel')}, {counted(row['cpu_ops'], 'operator')}"
-                )
+            written.outputs.append(output_of(output, len(rows), "traces"))
+            written.lines += [
+                f"{row['trace_id']}  {row['path']}: {counted(row['events'], 'event')}, "
+                f"{counted(row['kernels'], 'kernel')}, {counted(row['cpu_ops'], 'operator')}"
+                for row in rows
+            ]
             options.tell_errors(database)
             for path, times in Counter(row["path"] for row in rows).items():
                 if times > 1:
@@ -94,7 +94,8 @@ def load(
         raise
     for error in bad:
         options.warn(f"not loaded: {error}")
-    yield 2 if bad else 0
+    written.status = 2 if bad else 0
+    return written
 
 
 def _state_of(output: str) -> tuple[int, int] | None:
@@ -190,7 +191,7 @@ def ask(question: str, target: str, parameters: dict[str, str], request: Request
 @click.argument("target", metavar="LAKE")
 @options.requesting(*_WORKERS, *options.RESOURCES)
 @options.writing
-def compact(target: str, request: Request) -> Steps:
+def compact(target: str, request: Request) -> Written:
     """Put the ranks of each run into one file a table. That makes asking faster.
 
     LAKE/run=NAME compacts one run. `lake add` compacts a run by itself once it has many files. The
@@ -206,14 +207,14 @@ def compact(target: str, request: Request) -> Steps:
         count = compact_runs(where.root, pool, names, request.resources)
     runs, groups = counted(len(names), "run"), counted(count, "group")
     says = f"{runs} compacted, of {groups} of ranks"
-    yield from wrote(target, count, "groups of ranks", says=says)
+    return Written().add(target, count, "groups of ranks", says=says)
 
 
 @lake.command()
 @click.argument("target", metavar="LAKE")
 @options.resource_options
 @options.writing
-def publish(target: str, request: Request) -> Steps:
+def publish(target: str, request: Request) -> Written:
     """Publish the small tables as Delta tables. Spark, Trino, ClickHouse, DuckDB, polars read them.
 
     Each table is LAKE/tables/NAME. From then on, `lake add` publishes what it adds, in one commit a
@@ -221,8 +222,10 @@ def publish(target: str, request: Request) -> Steps:
     """
     from tracekit.lake.upkeep import publish as library
 
+    written = Written()
     for table, count in library(target, request.resources).items():
-        yield from wrote(f"{target}/tables/{table}", count, "files")
+        written.add(f"{target}/tables/{table}", count, "files")
+    return written
 
 
 @lake.command()
@@ -254,7 +257,7 @@ def clean(target: str, as_json: bool, hours: float) -> None:
 @click.argument("target", metavar="LAKE")
 @click.argument("table")
 @options.writing
-def files(target: str, table: str) -> Steps:
+def files(target: str, table: str) -> Written:
     """List the Parquet files of a table. These are all that readers see now."""
     from tracekit.lake.layout import selection
     from tracekit.lake.reading import selected_parts
@@ -266,11 +269,9 @@ def files(target: str, table: str) -> Steps:
     known = sorted({name for each in groups for name in each.files})
     if table not in known:
         raise TracekitError(f"{target}: has no table {table!r}; its tables are {', '.join(known)}")
-    for group in groups:
-        if table in group.files:
-            path = store.table_uri(group.path(table))
-            yield Output(path, group.files[table])
-            yield path
+    sizes = [(store.table_uri(each.path(table)), each.files.get(table)) for each in groups]
+    found = [Output(path, size) for path, size in sizes if size is not None]
+    return Written(found, [each.path for each in found])
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.reporters.written import tell
+from tracekit.reporters.written import print_outputs
 from tracekit.text import printable, shown
 
 if TYPE_CHECKING:
@@ -210,12 +210,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def writing(command: _Command) -> _Command:
-    """Adds --json to a command that yields what it writes (`tracekit.reporters.written.tell`)."""
+    """Adds --json to a command that returns what it wrote (`tracekit.reporters.written`)."""
 
     @json_option
     @wraps(command)
     def call(as_json: bool, **given: Any) -> int:
-        return tell(command(**given), as_json)
+        return print_outputs(command(**given), as_json)
 
     return call
 

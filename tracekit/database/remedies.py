@@ -73,6 +73,11 @@ class Remedy(Struct, frozen=True):
     batch."""
     is_elsewhere: bool = False
     """Whether the change is on another rank: this rank's bottleneck says nothing about it."""
+    may_end: bool = False
+    """Whether what it is against may end by itself: a longer recording shows that."""
+    applied_as: str = ""
+    """How a probe applies it without an edit of the program (tracekit/experiments/variants.py);
+    empty: it needs an edit."""
     question: str = ""
     """The question that its query answers."""
     titled: str = ""
@@ -175,6 +180,12 @@ def _of_plugin(remedy: Remedy, plugin: Plugin) -> Remedy:
 def find_remedy(name: str) -> Remedy | None:
     """The remedy called `name`, as advice or as its file spells it; None: there is none."""
     return all_remedies().get(name.replace("_", "-"))
+
+
+def applied_as(way: str) -> str:
+    """The name of the remedy that a probe applies in this way."""
+    (name,) = (name for name, each in all_remedies().items() if each.applied_as == way)
+    return name
 
 
 def marked(name: str) -> str:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from tracekit.advice.model import Advice, FixList
-from tracekit.database.remedies import all_remedies
+from tracekit.database.remedies import all_remedies, applied_as
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.examine import Examination
@@ -31,8 +31,10 @@ from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
 
-GRAPH, COMPILE, TENSOR_CORES = "cuda-graph", "torch-compile", "tensor-cores"
-BATCH, WORKERS = "larger-batch", "dataloader-workers"
+# The remedies that a probe applies: their headers say how.
+GRAPH, COMPILE, TENSOR_CORES, BATCH, WORKERS = map(
+    applied_as, ("graph", "compile", "tf32", "batch", "workers")
+)
 # The only format with tensor cores that needs no edit of the program.
 _TF32 = "tf32"
 

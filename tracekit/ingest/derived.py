@@ -68,7 +68,7 @@ class Derivation:
         self._facts = facts.Builder(connection, self._until_done, add_names, {"units": units.fill})
 
     def build(self, *, is_new: bool) -> None:
-        """Builds all facts, which replace the former ones unless the database `is_new`."""
+        """Builds all facts, which replace those that are there unless the database `is_new`."""
         self._connection.execute("DELETE FROM tracekit")
         if not is_new:
             self._connection.execute(facts.emptied(facts.facts().values()))
@@ -153,7 +153,7 @@ def _write_out(connection: duckdb.DuckDBPyConnection) -> None:
 def nest(connection: duckdb.DuckDBPyConnection) -> None:
     """Fills thread_segment and thread_slice, and adds to gpu_timeline.
 
-    queries/views/host.sql and timeline.sql document these tables.
+    queries/facts/thread_segment.sql, thread_slice.sql and gpu_timeline.sql describe these tables.
     """
     with connection.cursor() as reading, connection.cursor() as writing:
         ordered = reading.sql(catalog.render_template("host_order", **parameters()))

@@ -24,7 +24,7 @@ from tracekit.database.sandbox import SPILL_MB, Config, close_to_the_outside, li
 from tracekit.errors import TracekitError
 from tracekit.files import sole_writer, written_whole
 from tracekit.ingest.hardware import peaks
-from tracekit.ingest.job import Job, loading
+from tracekit.ingest.loader import Loader, LoadRequest, loading
 from tracekit.ingest.resources import (
     SMALLEST_BLOCK,
     Memory,
@@ -41,11 +41,11 @@ from tracekit.trace.remote import is_url
 from tracekit.trace.source import ByteStream
 
 
-def into_memory(job: Job) -> duckdb.DuckDBPyConnection:
+def into_memory(loader: Loader) -> duckdb.DuckDBPyConnection:
     """Loads into a database in memory and returns a connection that can only read."""
-    first, resources = job.paths[0], job.resources
+    first, resources = loader.paths[0], loader.resources
     memory_mb = resources.memory_mb
-    is_small = are_small(job.paths)
+    is_small = are_small(loader.paths)
     # Sharing little work among threads takes longer than it saves.
     threads: Config = {"threads": 1} if is_small else {}
     connection = connect(":memory:", threads | resources.settings(uuid.uuid4().hex), first)
@@ -53,9 +53,9 @@ def into_memory(job: Job) -> duckdb.DuckDBPyConnection:
         plan_briefly(connection)
     # The database itself is in memory: set a limit only when the user asked for one.
     memory = Memory(connection, memory_mb) if memory_mb else None
-    if job.judge is None:
-        job.vocabulary = stored.Vocabulary(connection)
-    job.run(connection, memory, first)
+    if loader.request.judge is None:
+        loader.vocabulary = stored.Vocabulary(connection)
+    loader.run(connection, memory, first)
     limit_spilling(connection, SPILL_MB if resources.spill_mb is None else resources.spill_mb)
     close_to_the_outside(connection)
     return connection
@@ -72,20 +72,25 @@ def load_opened(
         TracekitError: when none of the traces can be read.
     """
     paths = [each.path for each in streams]
-    job = Job(paths, peaks(resources.hardware), resources, False, True, None, opened=streams)
+    found = peaks(resources.hardware)
+    loader = Loader(LoadRequest(paths, found, resources, keeps_errors=True, opened=streams))
     settings: Config = {"default_block_size": SMALLEST_BLOCK}
     connection = connect(database, resources.settings(database) | settings, paths[0])
-    job.vocabulary = vocabulary = stored.Vocabulary(connection)
+    loader.vocabulary = vocabulary = stored.Vocabulary(connection)
     try:
-        job.run(connection, Memory(connection, resources.memory_mb), paths[0])
+        loader.run(connection, Memory(connection, resources.memory_mb), paths[0])
     except BaseException:
         connection.close()
         raise
-    return connection, vocabulary, dict(job.bad)
+    return connection, vocabulary, dict(loader.bad)
 
 
 def into_file(
-    job: Job, database: str | Path, *, append: bool, on_wait: Callable[[], object] | None = None
+    loader: Loader,
+    database: str | Path,
+    *,
+    append: bool,
+    on_wait: Callable[[], object] | None = None,
 ) -> None:
     """Loads into the file `database`, as its only writer.
 
@@ -94,12 +99,12 @@ def into_file(
     Raises:
         TracekitError: when nothing can be loaded, or the file cannot be written.
     """
-    with sole_writer(database, on_wait, job.inputs):
-        _into_file(job, database, append)
+    with sole_writer(database, on_wait, loader.inputs):
+        _into_file(loader, database, append)
 
 
-def _into_file(job: Job, database: str | Path, append: bool) -> None:
-    resources = job.resources
+def _into_file(loader: Loader, database: str | Path, append: bool) -> None:
+    resources, resumes = loader.resources, loader.request.resume
     if log := leftover_log(database):
         raise TracekitError(
             f"{database}: {log.name} beside it holds unfinished changes by another program: close "
@@ -115,37 +120,37 @@ def _into_file(job: Job, database: str | Path, append: bool) -> None:
     if base is not None:
         # Before any trace is read.
         require_database(base)
-    with written_whole(database, job.inputs, resumes=job.resume) as beside:
+    with written_whole(database, loader.inputs, resumes=resumes) as beside:
         if beside.exists():
-            _require_same(beside, base, job.paths)
-        elif job.resume:
+            _require_same(beside, base, loader.paths)
+        elif resumes:
             # Logs may remain from a partial database that the user removed.
             for log in logs_of(beside):
                 log.unlink(missing_ok=True)
             with written_whole(beside) as fresh:
-                _begin(job, fresh, base, database)
+                _begin(loader, fresh, base, database)
         elif base is not None:
             shutil.copyfile(base, beside)
-        settings = resources.settings(beside) | block_size(job.paths)
+        settings = resources.settings(beside) | block_size(loader.paths)
         with connect(beside, settings, database) as connection:
             memory = Memory(connection, resources.memory_mb)
             # For a small base it is faster to build all its facts again than to copy new rows in.
-            if base is None or job.resume or json_bytes(job.paths) > base.stat().st_size:
-                job.run(connection, memory, str(database))
+            if base is None or resumes or json_bytes(loader.paths) > base.stat().st_size:
+                loader.run(connection, memory, str(database))
             else:
-                job.append(
+                loader.append(
                     connection, memory, str(database), beside.with_name(f"added-{beside.name}")
                 )
 
 
-def _begin(job: Job, fresh: Path, base: Path | None, database: str | Path) -> None:
+def _begin(loader: Loader, fresh: Path, base: Path | None, database: str | Path) -> None:
     """Makes the database that a resumable load adds to, with a record of the load's input."""
     if base is not None:
         shutil.copyfile(base, fresh)
-    settings = job.resources.settings(fresh) | block_size(job.paths)
+    settings = loader.resources.settings(fresh) | block_size(loader.paths)
     with loading(str(database)), connect(fresh, settings, database) as connection:
         create_tables(connection)
-        begun_on = json.dumps({"base": _identity(base), "paths": _resolved(job.paths)})
+        begun_on = json.dumps({"base": _identity(base), "paths": _resolved(loader.paths)})
         connection.execute("DELETE FROM loading")
         connection.execute("INSERT INTO loading VALUES (?)", [begun_on])
         # Closing a connection writes its log to the file, too, but hides errors.

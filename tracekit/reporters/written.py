@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
 import click
-from msgspec import Struct
+from msgspec import Struct, field
 
 from tracekit.records import Record
 from tracekit.text import counted, printable, shown
@@ -36,8 +35,20 @@ class Outputs(Record, frozen=True):
     """In the order in which they were written."""
 
 
-# The steps of a command: its outputs, lines for people, and its exit status, if that is not 0.
-Steps = Iterator[Output | str | int]
+class Written(Struct):
+    """What a command did: its outputs, lines for people, and its exit status."""
+
+    outputs: list[Output] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    status: int = 0
+
+    def add(
+        self, path: str | Path, count: int | None = None, unit: str | None = None, *, says: str = ""
+    ) -> Written:
+        """Adds a file that the command wrote, and a line that says what is in it."""
+        self.outputs.append(output(path, count, unit))
+        self.lines.append(f"{path}: {says or counted(count or 0, str(unit)[:-1])}")
+        return self
 
 
 def output(path: str | Path, count: int | None = None, unit: str | None = None) -> Output:
@@ -47,30 +58,12 @@ def output(path: str | Path, count: int | None = None, unit: str | None = None) 
     return Output(shown(path), file.stat().st_size if is_file else None, count, unit)
 
 
-def wrote(
-    path: str | Path, count: int | None = None, unit: str | None = None, *, says: str = ""
-) -> Steps:
-    """A file that a command wrote, and a line that says what is in it."""
-    yield output(path, count, unit)
-    yield f"{path}: {says or counted(count or 0, str(unit)[:-1])}"
-
-
-def tell(found: Steps, as_json: bool) -> int:
-    """Prints what a command does; returns its exit status. Where an output is standard output, it
+def print_outputs(written: Written, as_json: bool) -> int:
+    """Prints what a command did; returns its exit status. If an output is standard output, this
     prints to standard error."""
-    outputs: list[Output] = []
-
-    def say(text: str) -> None:
-        click.echo(text, err=any(each.path == "-" for each in outputs))
-
-    status = 0
-    for each in found:
-        if isinstance(each, Output):
-            outputs.append(each)
-        elif isinstance(each, int):
-            status = each
-        elif not as_json:
-            say(printable(shown(each)))
+    lines = [printable(shown(each)) for each in written.lines]
     if as_json:
-        say(json.dumps(Outputs(outputs).as_dict()))
-    return status
+        lines = [json.dumps(Outputs(written.outputs).as_dict())]
+    for line in lines:
+        click.echo(line, err=any(each.path == "-" for each in written.outputs))
+    return written.status

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tracekit.causes import UNRECORDED
+from tracekit.database.remedies import find_remedy
 from tracekit.text import duration, percent, share
 from tracekit.verdict.case import Case, Doubt
 from tracekit.verdict.next_steps import waits_for_workers
@@ -146,7 +147,8 @@ def _stands_alone(case: Case) -> str | None:
     evidence, repetition = case.evidence, case.evidence.repetition
     if is_single_pass(repetition, case.thresholds):
         return "A single pass was recorded: no second one shows how much of it is usual."
-    if evidence.window.kind != "step" and evidence.advised_remedy == "capture-once":
+    advised = find_remedy(evidence.advised_remedy or "")
+    if evidence.window.kind != "step" and advised and advised.may_end:
         return "A longer recording shows whether the run goes on capturing graphs."
     if repetition is None or repetition.steps > 1:
         return None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
-from msgspec import Struct, field
+from msgspec import Struct
 
 from tracekit.database import catalog
 from tracekit.database.connection import connect, fetched_database, is_database
@@ -63,33 +63,44 @@ def _named(paths: Sequence[str]) -> str:
     return Path(paths[0]).name if len(paths) == 1 else counted(len(paths), "file")
 
 
-class Job(Struct):
-    """Loads files through one connection. With `keeps_errors` it skips bad files and collects their
-    errors; otherwise the first bad file ends it."""
+class LoadRequest(Struct, frozen=True):
+    """What to load, and how."""
 
     paths: list[str]
     devices: list[Peaks]
     resources: Resources
-    resume: bool
-    keeps_errors: bool
-    progress: LoadProgress | None
+    resume: bool = False
+    keeps_errors: bool = False
+    """Whether bad files are skipped and their errors collected; otherwise the first one ends the
+    load."""
+    progress: LoadProgress | None = None
     opened: Iterable[ByteStream] | None = None
     """Traces that are open already, to load instead of those at the paths."""
     judge: Judge | None = None
     """Judges the traces once they are loaded."""
-    vocabulary: Vocabulary | None = None
-    """The views and macros that are not created before SQL mentions them."""
-    bad: list[tuple[int, TracekitError]] = field(default_factory=list)
-    beside: list[str] = field(default_factory=list)
-    """Files that were found beside the traces."""
-    notes: list[str] = field(default_factory=list)
-    """What a person has to know about them."""
-    after: int = 0
-    """The highest trace_id of the database that these traces are added to."""
-    next_id: int = 1
-    loaded: int = 0
-    stopped: bool = False
-    cursors: set[duckdb.DuckDBPyConnection] = field(default_factory=set)
+
+
+class Loader:
+    """Loads what is requested through one connection, and tells what was found on the way."""
+
+    def __init__(self, request: LoadRequest) -> None:
+        self.request = request
+        self.paths, self.resources = request.paths, request.resources
+        self.vocabulary: Vocabulary | None = None
+        """The views and macros that are not created before SQL mentions them."""
+        self.bad: list[tuple[int, TracekitError]] = []
+        """The errors of bad traces, with their trace_ids."""
+        self.beside: list[str] = []
+        """Files that were found beside the traces."""
+        self.notes: list[str] = []
+        """What a person has to know about them."""
+        self.loaded = 0
+        # The highest trace_id of the database that these traces are added to.
+        self._after = 0
+        self._next_id = 1
+        self._keeps_errors = request.keeps_errors
+        self._is_stopped = False
+        self._cursors: set[duckdb.DuckDBPyConnection] = set()
 
     @property
     def inputs(self) -> list[str | Path]:
@@ -104,14 +115,14 @@ class Job(Struct):
     def run(self, connection: duckdb.DuckDBPyConnection, memory: Memory | None, name: str) -> None:
         with loading(name):
             is_new = create_tables(connection, with_views=self.vocabulary is None)
-            record_peaks(connection, self.devices)
+            record_peaks(connection, self.request.devices)
             self._load(connection)
             with stage("building tables"):
                 derivation = Derivation(
                     connection, memory.more if memory else lambda: False, self.vocabulary
                 )
                 derivation.build(is_new=is_new)
-                derivation.complete(self.judge)
+                derivation.complete(self.request.judge)
 
     def append(
         self, connection: duckdb.DuckDBPyConnection, memory: Memory, name: str, added: Path
@@ -120,8 +131,8 @@ class Job(Struct):
         facts are first in a database of their own, the file `added`."""
         with loading(name):
             create_tables(connection)
-            record_peaks(connection, self.devices)
-            self.after = last_trace_id(connection)
+            record_peaks(connection, self.request.devices)
+            self._after = last_trace_id(connection)
             settings = self.resources.settings(added) | block_size(self.paths)
             with connect(added, settings, name) as own:
                 create_tables(own)
@@ -132,20 +143,20 @@ class Job(Struct):
             with stage("building tables"):
                 derivation = Derivation(connection, memory.more)
                 derivation.add(added)
-                derivation.complete(self.judge)
+                derivation.complete(self.request.judge)
 
     def _load(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Loads all traces, and the captures and annotations of the graphs that they replay."""
         given = {str(path): [*annotated_nodes(str(path))] for path in self.resources.annotations}
         with stage(f"reading {_named(self.paths)}"):
-            before = 0 if self.resume else last_trace_id(connection)
+            before = 0 if self.request.resume else last_trace_id(connection)
             self._load_all(connection, self.paths)
         if not self.loaded:
-            raise self._nothing()
-        if self.opened is None:
+            raise self._no_trace_error()
+        if self.request.opened is None:
             self._load_beside(connection, before, given)
-        if self.progress:
-            self.progress.finishing()
+        if self.request.progress:
+            self.request.progress.finishing()
 
     def _load_all(self, connection: duckdb.DuckDBPyConnection, paths: Iterable[str]) -> None:
         """Loads several files at a time, with trace_ids in the order given."""
@@ -153,30 +164,30 @@ class Job(Struct):
         pending: set[Future[_Outcome]] = set()
         with ThreadPoolExecutor(workers) as pool:
             try:
-                done = loaded_traces(connection) if self.resume else set()
-                self.next_id = max(self.after, last_trace_id(connection)) + 1
+                done = loaded_traces(connection) if self.request.resume else set()
+                self._next_id = max(self._after, last_trace_id(connection)) + 1
                 small: list[tuple[int, ByteStream]] = []
                 for source in self._sources(paths, done):
                     if isinstance(source, tuple):
-                        self.next_id += self._copy(connection, *source, done)
+                        self._next_id += self._copy(connection, *source, done)
                         continue
                     if source.is_small:
-                        small.append((self.next_id, source))
+                        small.append((self._next_id, source))
                         if len(small) == _SMALL_TRACES_AT_ONCE:
                             pending.add(pool.submit(self._load_small, connection, small))
                             small = []
                     else:
-                        pending.add(pool.submit(self._load_one, connection, self.next_id, source))
-                    self.next_id += 1
+                        pending.add(pool.submit(self._load_one, connection, self._next_id, source))
+                    self._next_id += 1
                     if len(pending) == workers:
                         finished, pending = wait(pending, return_when=FIRST_COMPLETED)
-                        self._settle(finished)
+                        self._collect(finished)
                 if small:
                     pending.add(pool.submit(self._load_small, connection, small))
-                self._settle(pending)
+                self._collect(pending)
             except BaseException:
-                self.stopped = True
-                for cursor in list(self.cursors):
+                self._is_stopped = True
+                for cursor in list(self._cursors):
                     cursor.interrupt()
                 raise
 
@@ -185,9 +196,9 @@ class Job(Struct):
     ) -> int:
         """Copies the traces of a database; returns how many."""
         try:
-            copied = copy_traces(connection, file, name, self.next_id, done)
+            copied = copy_traces(connection, file, name, self._next_id, done)
         except TracekitError as error:
-            self._bad(error)
+            self._reject(error)
             return 0
         self.loaded += 1
         return copied
@@ -207,9 +218,9 @@ class Job(Struct):
             self._annotate(connection, trace_id, given, beside.annotations(trace))
         chosen = sorted(captures & {each for _, path in own for each in beside.captures(path)})
         if chosen:
-            kept, self.keeps_errors, known = self.keeps_errors, True, len(self.bad)
+            kept, self._keeps_errors, known = self._keeps_errors, True, len(self.bad)
             self._load_all(connection, chosen)
-            self.keeps_errors = kept
+            self._keeps_errors = kept
             self.notes += [f"without a capture beside it: {each}" for _, each in self.bad[known:]]
             del self.bad[known:]
         self.beside += chosen
@@ -245,8 +256,8 @@ class Job(Struct):
         self, paths: Iterable[str], done: set[LoadedTrace]
     ) -> Iterator[ByteStream | tuple[str, str]]:
         """The traces to read, and the files and names of databases to copy traces from."""
-        if self.opened is not None:
-            yield from self.opened
+        if self.request.opened is not None:
+            yield from self.request.opened
             return
         for path in paths:
             try:
@@ -258,17 +269,17 @@ class Job(Struct):
                 if is_database(path):
                     yield path, path
                     continue
-                read = self.progress.read if self.progress else int
+                read = self.request.progress.read if self.request.progress else int
                 for stream in open_traces(path, read, self.resources.temp_dir):
                     if isinstance(stream, TracekitError):
-                        self._bad(stream)
+                        self._reject(stream)
                     elif self._is_in(done, stream):
                         stream.close()
                         self.loaded += 1
                     else:
                         yield stream
             except TracekitError as error:
-                self._bad(error)
+                self._reject(error)
 
     @staticmethod
     def _is_in(done: set[LoadedTrace], stream: ByteStream) -> bool:
@@ -299,32 +310,32 @@ class Job(Struct):
     @contextmanager
     def _ingest(self, connection: duckdb.DuckDBPyConnection) -> Iterator[Ingest]:
         with connection.cursor() as cursor:
-            self.cursors.add(cursor)
+            self._cursors.add(cursor)
             try:
                 allowed = ((self.resources.memory_mb or LEAST_MEMORY_MB) << 20) // _METADATA_SHARE
                 yield Ingest(cursor, self._watch, allowed)
             finally:
-                self.cursors.discard(cursor)
+                self._cursors.discard(cursor)
 
     def _watch(self, n_events: int) -> None:
-        if self.stopped:
+        if self._is_stopped:
             raise _Stopped
-        if self.progress:
-            self.progress.found(n_events)
+        if self.request.progress:
+            self.request.progress.found(n_events)
 
-    def _settle(self, finished: set[Future[_Outcome]]) -> None:
+    def _collect(self, finished: set[Future[_Outcome]]) -> None:
         for future in finished:
             loaded, errors = future.result()
             self.loaded += loaded
             for trace_id, error in errors:
-                self._bad(error, trace_id)
+                self._reject(error, trace_id)
 
-    def _bad(self, error: TracekitError, trace_id: int | None = None) -> None:
-        if not self.keeps_errors:
+    def _reject(self, error: TracekitError, trace_id: int | None = None) -> None:
+        if not self._keeps_errors:
             raise error
-        self.bad.append((self.next_id if trace_id is None else trace_id, error))
+        self.bad.append((self._next_id if trace_id is None else trace_id, error))
 
-    def _nothing(self) -> TracekitError:
+    def _no_trace_error(self) -> TracekitError:
         if len(self.errors) == 1:
             return self.errors[0]
         shown = "; ".join(map(str, self.errors[:3])) + ("; ..." if len(self.errors) > 3 else "")
