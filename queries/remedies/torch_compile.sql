@@ -5,7 +5,8 @@
 -- applied_as: compile
 -- in_loops: true
 -- effort: medium
--- needs: PyTorch 2 or later, a compiler for the device, and mostly the same shapes and control flow.
+-- needs: PyTorch 2 or later, a compiler for the device, and shapes and control flow that mostly stay the
+--     same.
 -- caveat: Dispatch and Python are assumed to halve, and to vanish for operators that run inside others; only
 --     a trial shows the true saving. Fused operators are assumed to shrink with the bytes that they move.
 --     Intermediates that the backward pass reads are written even if their operators are fused.
@@ -31,8 +32,7 @@ traced AS (
         AND trace_id IN (FROM compiled_trace)
         AND trace_id NOT IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
             WHERE regexp_matches(label.name, '^triton_|nvfuser|CudaCodeGen'))
-    GROUP BY trace_id
-    HAVING count(*) FILTER (class IN ('elementwise', 'reduction', 'copy'))
+    GROUP BY trace_id HAVING count(*) FILTER (class IN ('elementwise', 'reduction', 'copy'))
         > thresholds().captured_majority * count(*)
 ),
 frame AS (
