@@ -189,18 +189,22 @@ class Database:
     ) -> FixList:
         """Possible changes to this run: what to change, where, and what each change would save.
 
-        `trace` is a trace_id, `window` the name of a window, such as "ProfilerStep#9".
+        `trace` is a trace_id, `window` the name of a window, such as "ProfilerStep#9". Without
+        `trace`, the ranks of a run get advice on the one that sets the pace
+        (`tracekit.verdicts.to_advise`).
 
         Raises:
-            TracekitError: when there are several traces and `trace` does not choose one, when there
-                is no such trace or window, or when the trace cannot be replayed.
+            TracekitError: when there are several traces that are not one run and `trace` does not
+                choose one, when there is no such trace or window, or when the trace cannot be
+                replayed.
         """
         from tracekit.examine import examine
         from tracekit.replay.whatif import require_times
+        from tracekit.verdicts import to_advise
 
-        chosen = self.session.only(trace)
-        require_times(self.session, chosen)
         with self.session.judging(thresholds), self.session.with_all_ranks() as whole:
+            chosen, _ = to_advise(self.session, trace)
+            require_times(self.session, chosen)
             found = examine(whole, chosen, window, combine=True)
         if found.fixes is None:
             reason = "; ".join(found.analysis.verdict.why) or "it has no events that last"
@@ -251,18 +255,29 @@ class Database:
         return diff(self.session, a, b, top)
 
     def export(
-        self, output: str | Path, trace: int | None = None, window: str | None = None
+        self,
+        output: str | Path,
+        trace: int | None = None,
+        window: str | None = None,
+        *,
+        form: str = "trace",
+        weight: str | None = None,
     ) -> int:
         """Writes a trace, or one window of it, as Kineto JSON, compressed if `output` ends in .gz
-        or .zst; returns its number of events.
+        or .zst; or its flame graph, as `form` "speedscope" or "collapsed", by time of the host or
+        the "gpu" (`weight`); or a workbook of all traces, if `output` ends in .xlsx. Returns the
+        number of its events, stacks or sheets.
 
         Raises:
             TracekitError: when there are several traces and `trace` (a trace_id) does not choose
-                one, when there is no such window, or `output` cannot be written.
+                one, when there is no such window, when these do not go together, or `output`
+                cannot be written.
         """
         from tracekit.perfetto.part import PartChoice
+        from tracekit.reporters.exports import Export
 
-        return PartChoice(trace, window=window).write(self.session, output)
+        part = PartChoice(trace, window=window)
+        return Export(output, part, form, weight).write(self.session).count
 
 
 def load(

@@ -80,3 +80,28 @@ def verdict_together(
     if isinstance(found, str):
         return analyses, None, found
     return with_waits(analyses, found, database.thresholds), found, ""
+
+
+def to_advise(database: Session, trace: int | None = None) -> tuple[int, str]:
+    """The trace_id on which to advise, and why that one: of the ranks of a run, the one that sets
+    the pace, or the median by length of those that are bound by what bounds most. No reason is
+    given if there is only one trace, or if `trace` chooses it.
+
+    Raises:
+        TracekitError: there is no such trace, or several that are not one run, or of which nothing
+            tells the best.
+    """
+    if trace is not None or len(database.trace_ids()) == 1:
+        return database.only(trace), ""
+    from tracekit.verdict.run_words import bound_of_most
+
+    analyses, found, _ = verdict_together(database, verdicts(database))
+    if found is not None and found.pace is not None:
+        return found.pace.trace_id, f"rank {found.pace_rank}, which sets the pace"
+    bound, alike = bound_of_most(analyses) if found is not None else ("", [])
+    if not alike:
+        return database.only(None), ""
+    alike.sort(key=lambda each: each.judged.window.span_ns)
+    chosen = alike[(len(alike) - 1) // 2].trace
+    most = "all" if len(alike) == len(analyses) else "most"
+    return chosen.trace_id, f"rank {chosen.rank}, {bound}, as {most} ranks are"

@@ -6,7 +6,6 @@ import re
 import zipfile
 from xml.etree import ElementTree
 
-import click
 import pytest
 
 import tracekit
@@ -110,7 +109,7 @@ def test_the_stacks_add_up_to_the_time_that_the_report_shows(name, weight, share
 def test_options_of_flame_graphs_are_refused_without_one(export):
     with pytest.raises(TracekitError, match="a flame graph needs GPU ops"):
         export("on the host", "--format", "speedscope", "--weight", "gpu")
-    with pytest.raises(click.UsageError, match="--weight is for a flame graph"):
+    with pytest.raises(TracekitError, match="--weight is for a flame graph"):
         export("traced", "--weight", "gpu")
 
 
@@ -206,5 +205,6 @@ def test_a_cut_traces_workbook_comes_with_a_warning(tmp_path):
     (tmp_path / "book.xlsx").unlink()
     # And it is about whole traces.
     for more in (["--format", "collapsed"], ["--step", "0"], ["--weight", "gpu"]):
-        assert exported(whole, "-o", tmp_path / "book.xlsx", *more).exit_code == 2
+        with pytest.raises(TracekitError):
+            exported(whole, "-o", tmp_path / "book.xlsx", *more)
         assert not (tmp_path / "book.xlsx").exists()

@@ -377,7 +377,10 @@ def test_ranks_that_agree_take_one_line(job):
 def test_advice_on_a_run_is_on_the_rank_that_sets_its_pace(job):
     done = invoke("advise", job, "--json")
     assert "advice on rank 2, which sets the pace" in done.stderr
-    assert json.loads(done.stdout)["advice"][0]["remedy"] == "python-lines"
+    first = json.loads(done.stdout)["advice"][0]
+    assert first["remedy"] == "python-lines"
+    with tracekit.open_database(job) as run:
+        assert run.advise().as_dict()["advice"][0] == first
 
 
 def test_stragglers_begin_with_the_rank_to_blame(job):

@@ -24,7 +24,7 @@ _GROUPS = {
     "See": {
         "analyze": ("analyze", "run.json.gz"),
         "report": ("analyze", "run.json.gz --open"),
-        "open": ("doors", "run.json.gz"),
+        "open": ("export", "run.json.gz"),
         "demo": ("analyze", ""),
     },
     "Fix": {
@@ -54,10 +54,10 @@ _GROUPS = {
         "lake": ("lake", "add runs/*.json.gz --to lake --run monday"),
     },
     "Share": {
-        "export": ("doors", "run.json.gz --step 12 -o step12.json.gz"),
-        "annotate": ("doors", "run.json.gz -o annotated.json.gz"),
-        "mcp": ("doors", "traces"),
-        "skill": ("doors", "install"),
+        "export": ("export", "run.json.gz --step 12 -o step12.json.gz"),
+        "annotate": ("export", "run.json.gz -o annotated.json.gz"),
+        "mcp": ("agents", "traces"),
+        "skill": ("agents", "install"),
         "completion": ("completion", "bash"),
     },
 }

@@ -15,11 +15,11 @@ import click
 from tracekit.commands import completion, options
 from tracekit.commands.options import Request, json_option, option
 from tracekit.errors import TracekitError, needing
-from tracekit.reporters.written import Written, print_outputs
+from tracekit.reporters.written import CommandResult, print_outputs
 from tracekit.text import printable, size
 
 if TYPE_CHECKING:
-    from tracekit.run import Database
+    pass
 
 _DEMO = Path(__file__).parents[1] / "demo.json.gz"
 
@@ -107,6 +107,7 @@ def advise(
     """
     from tracekit.database.remedies import all_remedies, remedy
     from tracekit.reporters import advise as reporter
+    from tracekit.verdicts import to_advise
 
     if how is not None:
         reporter.render_how(remedy(how))
@@ -116,35 +117,11 @@ def advise(
     if (last := traces[-1]) in all_remedies() and not Path(last).exists():
         raise TracekitError(f"{last}: is a remedy; `tracekit advise --how {last}` tells of it")
     with request.open(*traces) as run:
-        chosen = _to_advise(run, trace_id)
+        chosen, why = to_advise(run.session, trace_id)
+        if why:
+            options.warn(f"advice on {why} (--trace-id chooses another)")
         fixes = run.advise(chosen, request.window)
     options.show(fixes, as_json, partial(reporter.render, every=every))
-
-
-def _to_advise(run: Database, trace_id: int | None) -> int | None:
-    """The trace on which to advise: of the ranks of a run, the one that sets the pace, or the
-    median by length of those that are bound by what bounds most."""
-    from tracekit.verdict.run_words import bound_of_most
-    from tracekit.verdicts import verdict_together
-
-    if trace_id is not None or len(run.trace_ids()) == 1:
-        return trace_id
-    analyses = run.verdicts()
-    _, found, _ = verdict_together(run.session, analyses)
-    if found is None:
-        return None
-    if found.pace is not None:
-        rank, chosen, why = found.pace_rank, found.pace.trace_id, "which sets the pace"
-    else:
-        bound, alike = bound_of_most(analyses)
-        if not alike:
-            return None
-        alike.sort(key=lambda each: each.judged.window.span_ns)
-        trace = alike[(len(alike) - 1) // 2].trace
-        rank, chosen = trace.rank, trace.trace_id
-        why = f"{bound}, as {'all' if len(alike) == len(analyses) else 'most'} ranks are"
-    options.warn(f"advice on rank {rank}, {why} (--trace-id chooses another)")
-    return chosen
 
 
 @click.command()
@@ -162,7 +139,7 @@ def report(
     trace_id: int | None,
     trace_ids: tuple[int, int] | None,
     request: Request,
-) -> Written:
+) -> CommandResult:
     """Write a page of charts that needs nothing but a browser.
 
     For one trace, the page shows its verdict and where the time went. For two, or for two traces
@@ -205,10 +182,10 @@ def _beside(run: str) -> str:
     return str(path.with_name(stem(path.name) + ".html"))
 
 
-def _written(output: str, opening: bool) -> Written:
+def _written(output: str, opening: bool) -> CommandResult:
     import webbrowser
 
-    written = Written().add(output, says=size(Path(output).stat().st_size))
+    written = CommandResult().add(output, says=size(Path(output).stat().st_size))
     if opening and not webbrowser.open(Path(output).resolve().as_uri()):
         written.lines.append("No browser was found: open the file yourself.")
     return written

@@ -14,7 +14,7 @@ import click
 from tracekit.commands import completion, options
 from tracekit.commands.options import json_option, option, seconds
 from tracekit.errors import TracekitError
-from tracekit.reporters.written import Written
+from tracekit.reporters.written import CommandResult
 from tracekit.text import counted, duration, shown, size
 from tracekit.workloads import WORKLOADS
 
@@ -50,7 +50,7 @@ def capture(
     profiler: str | None,
     server: str | None,
     **how: Any,
-) -> Written:
+) -> CommandResult:
     """Run WORKLOAD under torch.profiler and write its trace.
 
     WORKLOAD is a name from `tracekit workloads`, or your own module:function, called once per step.
@@ -107,12 +107,12 @@ def capture(
             alone, profiled = map(duration, (timed.unprofiled_step_ns, timed.profiled_step_ns))
             done = f"a step takes {alone}, under the profiler {profiled}"
     to = "-" if is_piped else str(written)
-    return Written().add(to, says=done)
+    return CommandResult().add(to, says=done)
 
 
 def _by_other(
     profiler: str, program: list[str], output: str | None, how: dict[str, Any]
-) -> Written:
+) -> CommandResult:
     from tracekit.capture.others import record
     from tracekit.files import named_or_own
 
@@ -122,10 +122,10 @@ def _by_other(
         events = sum(row["events"] for row in traces.traces())
     until = "until it was interrupted" if is_ended else "to its end"
     says = f"recorded by {profiler} {until}, {counted(events, 'event')}"
-    return Written().add(written, events, "events", says=says)
+    return CommandResult().add(written, events, "events", says=says)
 
 
-def _of_server(url: str, output: str | None, when: list[Any], how: dict[str, Any]) -> Written:
+def _of_server(url: str, output: str | None, when: list[Any], how: dict[str, Any]) -> CommandResult:
     from tracekit.capture.server import Server
 
     given = (output, *map(os.environ.get, ("VLLM_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR")))
@@ -133,7 +133,7 @@ def _of_server(url: str, output: str | None, when: list[Any], how: dict[str, Any
     if folder is None or not Path(folder).is_dir():
         raise TracekitError("--server needs the folder that the server writes traces to: -o FOLDER")
     found = Server(url, Path(folder)).capture(*when, stacks=how["stacks"], shapes=how["shapes"])
-    written = Written()
+    written = CommandResult()
     for path in found:
         written.add(path, says=size(path.stat().st_size))
     return written

@@ -12,7 +12,7 @@ import click
 from tracekit.commands import options
 from tracekit.commands.options import Request, json_option, option
 from tracekit.errors import TracekitError
-from tracekit.reporters.written import Written
+from tracekit.reporters.written import CommandResult
 
 if TYPE_CHECKING:
     from tracekit.compare.diff import Pair
@@ -208,7 +208,7 @@ def baseline() -> None:
 @_FOLDER
 @options.resource_options
 @options.writing
-def save(name: str, trace: str, folder: str, request: Request) -> Written:
+def save(name: str, trace: str, folder: str, request: Request) -> CommandResult:
     """Make TRACE the baseline NAME, in place of an older one."""
     from tracekit.database.export import export
     from tracekit.files import require_unlinked, writing_to
@@ -219,7 +219,7 @@ def save(name: str, trace: str, folder: str, request: Request) -> Written:
         with writing_to(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         count = export(opened, path)
-    return Written().add(path, count, "events")
+    return CommandResult().add(path, count, "events")
 
 
 @baseline.command(params=[each for each in diff.params if each.name not in ("runs", "trace_ids")])

@@ -14,7 +14,7 @@ import click
 from tracekit.commands import options
 from tracekit.commands.options import Request, option
 from tracekit.errors import TracekitError, is_interrupt
-from tracekit.reporters.written import Output, Written
+from tracekit.reporters.written import CommandResult, Output
 from tracekit.reporters.written import output as output_of
 from tracekit.text import counted, printable
 
@@ -52,7 +52,7 @@ _WORKERS = (
 @options.writing
 def load(
     traces: tuple[str, ...], output: str, no_verdict: bool, request: Request, **how: bool
-) -> Written:
+) -> CommandResult:
     """Load traces into a database that any DuckDB client can open.
 
     A TRACE may also be a directory, a pattern in quotes, or a tar archive of traces. A bad trace
@@ -63,7 +63,7 @@ def load(
 
     before = _state_of(output)
     waits = f"waiting for another load to finish writing {output}"
-    written, bad = Written(), list[TracekitError]()
+    written, bad = CommandResult(), list[TracekitError]()
     try:
         with loading_bar(traces) as progress:
             database = opening.load(
@@ -191,7 +191,7 @@ def ask(question: str, target: str, parameters: dict[str, str], request: Request
 @click.argument("target", metavar="LAKE")
 @options.requesting(*_WORKERS, *options.RESOURCES)
 @options.writing
-def compact(target: str, request: Request) -> Written:
+def compact(target: str, request: Request) -> CommandResult:
     """Put the ranks of each run into one file a table. That makes asking faster.
 
     LAKE/run=NAME compacts one run. `lake add` compacts a run by itself once it has many files. The
@@ -207,14 +207,14 @@ def compact(target: str, request: Request) -> Written:
         count = compact_runs(where.root, pool, names, request.resources)
     runs, groups = counted(len(names), "run"), counted(count, "group")
     says = f"{runs} compacted, of {groups} of ranks"
-    return Written().add(target, count, "groups of ranks", says=says)
+    return CommandResult().add(target, count, "groups of ranks", says=says)
 
 
 @lake.command()
 @click.argument("target", metavar="LAKE")
 @options.resource_options
 @options.writing
-def publish(target: str, request: Request) -> Written:
+def publish(target: str, request: Request) -> CommandResult:
     """Publish the small tables as Delta tables. Spark, Trino, ClickHouse, DuckDB, polars read them.
 
     Each table is LAKE/tables/NAME. From then on, `lake add` publishes what it adds, in one commit a
@@ -222,7 +222,7 @@ def publish(target: str, request: Request) -> Written:
     """
     from tracekit.lake.upkeep import publish as library
 
-    written = Written()
+    written = CommandResult()
     for table, count in library(target, request.resources).items():
         written.add(f"{target}/tables/{table}", count, "files")
     return written
@@ -257,7 +257,7 @@ def clean(target: str, as_json: bool, hours: float) -> None:
 @click.argument("target", metavar="LAKE")
 @click.argument("table")
 @options.writing
-def files(target: str, table: str) -> Written:
+def files(target: str, table: str) -> CommandResult:
     """List the Parquet files of a table. These are all that readers see now."""
     from tracekit.lake.layout import selection
     from tracekit.lake.reading import selected_parts
@@ -271,7 +271,7 @@ def files(target: str, table: str) -> Written:
         raise TracekitError(f"{target}: has no table {table!r}; its tables are {', '.join(known)}")
     sizes = [(store.table_uri(each.path(table)), each.files.get(table)) for each in groups]
     found = [Output(path, size) for path, size in sizes if size is not None]
-    return Written(found, [each.path for each in found])
+    return CommandResult(found, [each.path for each in found])
 
 
 @contextmanager

@@ -35,7 +35,7 @@ class Outputs(Record, frozen=True):
     """In the order in which they were written."""
 
 
-class Written(Struct):
+class CommandResult(Struct):
     """What a command did: its outputs, lines for people, and its exit status."""
 
     outputs: list[Output] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Written(Struct):
 
     def add(
         self, path: str | Path, count: int | None = None, unit: str | None = None, *, says: str = ""
-    ) -> Written:
+    ) -> CommandResult:
         """Adds a file that the command wrote, and a line that says what is in it."""
         self.outputs.append(output(path, count, unit))
         self.lines.append(f"{path}: {says or counted(count or 0, str(unit)[:-1])}")
@@ -58,7 +58,7 @@ def output(path: str | Path, count: int | None = None, unit: str | None = None) 
     return Output(shown(path), file.stat().st_size if is_file else None, count, unit)
 
 
-def print_outputs(written: Written, as_json: bool) -> int:
+def print_outputs(written: CommandResult, as_json: bool) -> int:
     """Prints what a command did; returns its exit status. If an output is standard output, this
     prints to standard error."""
     lines = [printable(shown(each)) for each in written.lines]

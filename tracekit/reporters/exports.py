@@ -1,0 +1,84 @@
+"""What a database can be written as for other programs: a trace or a part of one, its flame graph,
+or a workbook of all traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from tracekit.database.session import Session
+from tracekit.errors import TracekitError, needing
+from tracekit.perfetto.part import PartChoice
+from tracekit.stages import stage
+
+FORMS = ("trace", "speedscope", "collapsed")
+WEIGHTS = ("host", "gpu")
+_WORKBOOK = ".xlsx"
+
+
+class Exported(Struct, frozen=True):
+    """What was written."""
+
+    count: int
+    unit: str
+    """What is counted: events, stacks or sheets."""
+    names: list[str] = []
+    """The names of a workbook's sheets."""
+
+
+class Export(Struct, frozen=True):
+    """A file to write: a trace, or the part of it that is chosen; a flame graph in a form of other
+    tools, of the host's time or the device's (`weight`); or, if its name ends in .xlsx, a workbook.
+
+    Raises:
+        TracekitError: when these do not go together.
+    """
+
+    output: str | Path
+    part: PartChoice = PartChoice()
+    form: str = "trace"
+    weight: str | None = None
+
+    def __post_init__(self) -> None:
+        is_trace = self.form == "trace"
+        if self.form not in FORMS or self.weight not in (None, *WEIGHTS):
+            raise TracekitError(
+                f"export writes {', '.join(FORMS)}, weighed by {' or '.join(WEIGHTS)}"
+            )
+        if is_trace and self.weight is not None:
+            raise TracekitError("--weight is for a flame graph: --format speedscope or collapsed")
+        if not is_trace and not self.part.is_whole:
+            raise TracekitError("a part is written as a trace: omit --format")
+        if self.is_workbook and not (is_trace and self.part.is_whole):
+            raise TracekitError("a workbook is about whole traces: omit --format and the part")
+        if str(self.output).endswith((".csv", ".parquet", ".html")):
+            raise TracekitError(
+                f"{self.output}: export writes traces and workbooks; `report` writes .html, "
+                "`query` and `sql` .csv and .parquet (--format)"
+            )
+
+    @property
+    def is_workbook(self) -> bool:
+        return str(self.output).endswith(_WORKBOOK)
+
+    def write(self, database: Session) -> Exported:
+        """Writes the file.
+
+        Raises:
+            TracekitError: when there is no such trace or part, the extra `excel` is not installed,
+                or `output` cannot be written.
+        """
+        output = str(self.output)
+        if self.is_workbook:
+            with needing("a workbook needs", "excel"):
+                from tracekit.reporters import workbook
+            sheets = workbook.write(database, output)
+            return Exported(len(sheets), "sheets", sheets)
+        if self.form == "trace":
+            return Exported(self.part.write(database, self.output), "events")
+        from tracekit.reporters import stacks
+
+        with stage("writing"):
+            trace, weight = self.part.trace_of(database), self.weight or "host"
+            return Exported(stacks.write(database, self.form, output, weight, trace), "stacks")
