@@ -66,9 +66,7 @@ def test_a_step_follows_what_moves_it(ratio, grew, recorded, device, host, regim
 
 def test_noise_widens_the_range_until_the_result_is_open():
     def noisy(low, high):
-        return part_of_device(
-            StepRatio(ratio=1.4, low=low, high=high), 2, 2, 1, LIMITS
-        )
+        return part_of_device(StepRatio(ratio=1.4, low=low, high=high), 2, 2, 1, LIMITS)
 
     calm, wild = noisy(1.78, 1.82), noisy(1.2, 1.8)
     assert judge(COMPUTE, calm, rest_of(calm), 0.1).agrees is True

@@ -9,6 +9,7 @@ from typing import Any
 from tests.kit.evidenced import judge, period
 from tracekit.advice.model import Advice, BestCombination, FixList
 from tracekit.evidence.model import Evidence, Trace
+from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 
 
@@ -17,6 +18,7 @@ class Answering:
 
     def __init__(self, **rows: list[dict[str, Any]]) -> None:
         self.rows: Mapping[str, list[dict[str, Any]]] = rows
+        self.thresholds = Thresholds()
 
     def ask(self, question: str, **parameters: Any) -> list[dict[str, Any]]:
         return self.rows[question]
