@@ -1,5 +1,4 @@
--- fact: A Python frame, module or range that may recur: in a slice that takes a good part of the trace, or
--- outside all slices.
+-- fact: A Python frame, module or range that may recur: in a long slice, or outside all slices.
 -- needs: thread_slice, trace_span, steps, server_step
 -- when: kind IN ('python', 'annotation')
 -- What recurs and holds most launches is inside such a slice: its parent lasts for as long as all of it.

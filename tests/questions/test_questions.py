@@ -55,6 +55,12 @@ def test_columns_are_chosen_by_name_in_any_format(path, tmp_path, run):
         assert (read.columns, read.fetchall()) == (["total_ns", "name"], [(5000, "mul")])
 
 
+def test_a_question_may_come_before_its_trace(path, run):
+    assert (
+        run("query", "top_kernels", path).stdout == run("query", path, "top_kernels").stdout != ""
+    )
+
+
 def test_an_unknown_column_is_refused_with_those_that_there_are(path, run):
     done = run("query", path, "top_kernels", "--columns", "nmae")
     assert done.returncode == 2

@@ -75,7 +75,7 @@ def query(
 
 
 def _asked(arguments: tuple[str, ...]) -> tuple[str | None, Query]:
-    """The trace and the question.
+    """The trace and the question, in either order.
 
     Raises:
         TracekitError: when there is no such question, or not one trace.
@@ -97,6 +97,8 @@ def _asked(arguments: tuple[str, ...]) -> tuple[str | None, Query]:
     first, last = arguments
     if " " in last:
         raise TracekitError(f"no query is named {last!r}: `tracekit sql TRACE` runs SQL")
+    if catalog.is_query(first) and not catalog.is_query(last):
+        return last, catalog.query(first)
     return first, catalog.query(last)
 
 
