@@ -20,12 +20,6 @@ CAUSES = (
     "unknown",
 )
 
-# The commands that show who holds memory, in a trace or a snapshot.
-OF_MEMORY = (
-    "`tracekit report`, or `tracekit query` with memory_sites, memory_peak, largest_allocations, "
-    "fragmentation or out_of_memory"
-)
-
 # The cause of kernel time if the trace does not show whether math or memory limits the kernels.
 UNKNOWN_LIMIT = "math-or-memory"
 # The causes that such kernels may have.
@@ -50,13 +44,20 @@ def cause_of(activity: str) -> str:
     return CAUSE_OF_ACTIVITY.get(activity, activity)
 
 
-@cache
 def words(says: str) -> dict[str, str]:
     """The texts of one kind in queries/words.csv, by their cause or finding:
     what the host does (`host_does`), what to do (`next`), what to record instead (`record`) ...
     """
+    return _all_words().get(says, {})
+
+
+@cache
+def _all_words() -> dict[str, dict[str, str]]:
     lines = (files("tracekit.queries") / "words.csv").read_text(encoding="utf-8").splitlines()
-    return {of: text for kind, of, text in csv.reader(lines) if kind == says}
+    texts: dict[str, dict[str, str]] = {}
+    for says, of, text in csv.reader(lines):
+        texts.setdefault(says, {})[of] = text
+    return texts
 
 
 def in_words_of(device: str, text: str) -> str:

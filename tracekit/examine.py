@@ -16,7 +16,8 @@ from tracekit.causes import LIMITS, UNKNOWN_LIMIT
 from tracekit.errors import TracekitError
 from tracekit.evidence import collect
 from tracekit.evidence.accounts import FIXED, Accounts
-from tracekit.evidence.model import Evidence, OneOffEvent, Period, Trace, forbids_verdicts
+from tracekit.evidence.model import Account, Evidence, OneOffEvent, Period, Trace, forbids_verdicts
+from tracekit.replay.model import WHOLE_TRACE, WindowId
 from tracekit.stages import stage
 from tracekit.verdict.model import Analysis, Verdict
 from tracekit.verdict.parts import with_parts
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tracekit.replay.model import Causal, Gains
     from tracekit.replay.one_offs import OneOff
     from tracekit.replay.prices import WindowGains
-    from tracekit.replay.replay import Replay, WindowId
+    from tracekit.replay.replay import Replay
 
 
 class Examination(Struct, frozen=True):
@@ -40,8 +41,8 @@ class Examination(Struct, frozen=True):
     """None: the trace cannot be replayed."""
     gains: WindowGains | None
     """The replays, if they are kept; None also if the trace cannot be replayed."""
-    place: tuple[str, int]
-    """The verdict's window, as `WindowGains.gains` names it."""
+    window_id: WindowId
+    """The verdict's window."""
 
 
 def examine_all(
@@ -99,9 +100,11 @@ def replayed(database: Session, analysis: Analysis) -> tuple[Replay | None, Wind
         replay = None if overview["span_ns"] is None else Replay(database, trace_id)
     except TracekitError:
         replay = None
-    place = replay.place() if replay else ("trace", 0)
+    typical = replay.window_id() if replay else WHOLE_TRACE
     gpu, kind = analysis.judged.gpu, analysis.judged.window.kind
-    return replay, place if gpu is None or kind == place[0] else (kind, gpu.device_id or 0)
+    if gpu is None or kind == typical.kind:
+        return replay, typical
+    return replay, WHOLE_TRACE if kind == "trace" else WindowId(kind, gpu.device_id or 0)
 
 
 class _Examiner:
@@ -126,21 +129,21 @@ class _Examiner:
         ranges = self._ranges(window)
         replayed = self._replayed(ranges and ranges[0])
         replay = replayed.replay if replayed else None
-        main, place = self.accounts.chosen(window, replay, ranges and ranges[1])
+        main, window_id = self.accounts.chosen(window, replay, ranges and ranges[1])
         # Replays of the host alone price changes; its verdict is by time.
         of_device = replayed if self.accounts.first.gpu else None
-        causal = self._causal(main, place, of_device) if of_device else None
+        causal = self._causal(main, window_id, of_device) if of_device else None
         fixes = None
         if replayed:
-            of_window = causal.gains if causal else replayed.gains(*place)
-            fixes = self._fixes(main, place, of_window, replayed, combine)
+            of_window = causal.gains if causal else replayed.gains(window_id)
+            fixes = self._fixes(main, window_id, of_window, replayed, combine)
         periods = self._periods(main, causal, of_device)
         one_offs: list[OneOff] = []
         phases, marked_ns = [], None
         if of_device:
             one_offs, phases = of_device.replay.one_offs, collect.phases_of(of_device)
             if main.window.kind == "step":
-                marked_ns = of_device.replay.steps.lasted_ns[place[1]]
+                marked_ns = of_device.replay.steps.lasted_ns[window_id.number]
         kept = of_device if keep_replays else None
         # Frees the graph, which is large, before the next questions are asked.
         del replay, replayed, of_device
@@ -153,17 +156,14 @@ class _Examiner:
         verdict = self._verdict(main, evidence)
         if fixes:
             fixes, verdict = self._with_notes(fixes, verdict, causal)
-        judged = Period(
-            main.window, main.gpu, main.idle, main.host, evidence.gains, verdict.regime,
-            verdict.bottleneck,
-        )  # fmt: skip
+        judged = replace(evidence.period, regime=verdict.regime, bottleneck=verdict.bottleneck)
         accounted = self.accounts.first if window is None else main
         analysis = Analysis(
             trace=self.trace,
             window=accounted.window,
             gpu=accounted.gpu,
             idle=accounted.idle,
-            launch=accounted.launch,
+            launch=self.accounts.launch,
             host=accounted.host,
             verdict=verdict,
             judged=judged,
@@ -182,22 +182,21 @@ class _Examiner:
             unsure=fixes.unsure if fixes else [],
             thresholds=self.thresholds,
         )
-        return Examination(with_parts(analysis), fixes, kept, place)
+        return Examination(with_parts(analysis), fixes, kept, window_id)
 
     # -- evidence and judgement
 
     def _events(self, one_offs: list[OneOff], causal: Causal | None) -> list[OneOffEvent]:
-        """The one-offs with their places in the program, which the links of the critical path get,
-        too."""
+        """The one-offs with their call sites, which the links of the critical path get, too."""
         links = causal.links if causal else []
         ids = [each.event_id for each in one_offs] + [link["event_id"] for link in links]
         ids += [event_id for each in one_offs for event_id, _ in each.inner]
-        sites = collect.sites_of(ids, self.database, self.trace_id)
+        sites = collect.call_sites_of(ids, self.database, self.trace_id)
         collect.name_links(links, sites)
         return collect.events_of(one_offs, sites)
 
     def _with_longest(
-        self, events: list[OneOffEvent], causal: Causal, main: Evidence, fixes: FixList
+        self, events: list[OneOffEvent], causal: Causal, main: Account, fixes: FixList
     ) -> tuple[list[OneOffEvent], Causal]:
         """The one-offs, and what is gained without them: where none was found and few steps were
         recorded, the longest event is one."""
@@ -214,7 +213,7 @@ class _Examiner:
 
     def _evidence(
         self,
-        main: Evidence,
+        main: Account,
         causal: Causal | None,
         one_offs: list[OneOffEvent],
         periods: list[Period],
@@ -230,9 +229,12 @@ class _Examiner:
         asks_meanwhile = untraced_ns >= self.thresholds.small_gain * main.window.span_ns
         profiler, shaped = collect.recorder_of(database, trace_id, self.missing)
         first = next((each for each in fixes.advice if not each.once), None) if fixes else None
-        return replace(
-            main,
-            causal=causal,
+        return Evidence(
+            period=Period.of(main, causal.gains if causal else None),
+            flip=causal.flip if causal else None,
+            links=causal.links if causal else [],
+            clock_shift_ns=causal.clock_shift_ns if causal else 0,
+            launch=self.accounts.launch,
             no_replay=self.no_replay,
             health=self.trace.health,
             one_offs=one_offs,
@@ -252,7 +254,7 @@ class _Examiner:
             advised_share=(first.share or 0.0) if first else 0.0,
         )
 
-    def _verdict(self, main: Evidence, evidence: Evidence) -> Verdict:
+    def _verdict(self, main: Account, evidence: Evidence) -> Verdict:
         from tracekit.verdict.judge import judge
 
         verdict = judge(evidence, self.thresholds)
@@ -318,18 +320,18 @@ class _Examiner:
             self.no_replay = str(error)
             return None
 
-    def _causal(self, main: Evidence, place: tuple[str, int], replayed: WindowGains) -> Causal:
+    def _causal(self, main: Account, window_id: WindowId, replayed: WindowGains) -> Causal:
         from tracekit.verdict.recorder import without_queued
 
-        flip = flip_of(self._period(main, replayed.gains(*place)), replayed, place)
-        causal = replayed.causal(*place, flip)
+        flip = flip_of(Period.of(main, replayed.gains(window_id)), replayed, window_id)
+        causal = replayed.causal(window_id, flip)
         causal = without_queued(causal, main.window, self.trace.health)
         return replace(causal, gains=causal.gains.within(main.window.span_ns))
 
     def _fixes(
         self,
-        main: Evidence,
-        place: tuple[str, int],
+        main: Account,
+        window_id: WindowId,
         of_window: Gains,
         replayed: WindowGains,
         combine: bool,
@@ -337,11 +339,11 @@ class _Examiner:
         from tracekit.advice.find import find
 
         # Without a device, all of the trace is replayed.
-        of_host = main.gpu is None and place[0] == "trace"
+        of_host = main.gpu is None and window_id == WHOLE_TRACE
         window = replace(main.window, name="whole trace") if of_host else main.window
         with stage("pricing possible changes"):
             found = find(
-                replayed, place, of_window, window, self.trace.health, self.missing,
+                replayed, window_id, of_window, window, self.trace.health, self.missing,
                 repeats=not is_unrepeated(self.repetition), combine=combine,
             )  # fmt: skip
         return replace(found, trace=self.trace.path)
@@ -349,29 +351,27 @@ class _Examiner:
     # -- windows
 
     def _periods(
-        self, main: Evidence, causal: Causal | None, replayed: WindowGains | None
+        self, main: Account, causal: Causal | None, replayed: WindowGains | None
     ) -> list[Period]:
         """The verdict's window and all others of the main device, or of the host, judged
         briefly."""
-        found: list[Period] = []
-        places = self.accounts.places(replayed.replay if replayed else None)
-        for each, place in zip(self.accounts.all, places, strict=True):
-            gains = replayed.gains(*place) if replayed and each.gpu else None
-            period = self._period(each, gains and gains.within(each.window.span_ns))
-            if found and is_hardly_longer(each.window, found[0].window, self.thresholds):
-                first = found[0]
+        periods: list[Period] = []
+        ids = self.accounts.window_ids(replayed.replay if replayed else None)
+        for account, window_id in zip(self.accounts.all, ids, strict=True):
+            gains = replayed.gains(window_id) if replayed and account.gpu else None
+            period = self._period(account, gains and gains.within(account.window.span_ns))
+            if periods and is_hardly_longer(account.window, periods[0].window, self.thresholds):
+                first = periods[0]
                 period = replace(period, regime=first.regime, bottleneck=first.bottleneck)
-            found.append(period)
+            periods.append(period)
         if main not in self.accounts.all:
-            found.insert(0, self._period(main, causal.gains if causal else None))
-        return found
+            periods.insert(0, self._period(main, causal.gains if causal else None))
+        return periods
 
-    def _period(self, account: Evidence, gains: Gains | None) -> Period:
+    def _period(self, account: Account, gains: Gains | None) -> Period:
         from tracekit.verdict.judge import judge_briefly
 
-        period = Period(
-            account.window, account.gpu, account.idle, account.host, gains, UNKNOWN, None
-        )
+        period = Period.of(account, gains)
         if forbids_verdicts(self.trace.health):
             return period
         regime, bottleneck = judge_briefly(period, self.thresholds)

@@ -73,13 +73,15 @@ def verdict_together(
         return analyses, None, "these are several runs: choose one, as LAKE/run=NAME"
     if unread := database.without_events:
         return analyses, None, f"another version of tracekit wrote {len(unread):,} of the ranks"
+    from tracekit.evidence.collect_run import run_evidence
     from tracekit.verdict.run_verdict import judge_run
     from tracekit.verdict.run_words import with_waits
 
-    found = judge_run(database, analyses)
-    if isinstance(found, str):
-        return analyses, None, found
-    return with_waits(analyses, found, database.thresholds), found, ""
+    evidence = run_evidence(database)
+    if isinstance(evidence, str):
+        return analyses, None, evidence
+    verdict = judge_run(evidence, analyses)
+    return with_waits(analyses, verdict, evidence.thresholds), verdict, ""
 
 
 def to_advise(database: Session, trace: int | None = None) -> tuple[int, str]:

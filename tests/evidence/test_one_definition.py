@@ -203,7 +203,7 @@ def test_at_the_flip_the_other_side_gains_more(shared_database, shared_verdict):
     name = "simulated-overhead-bound.json.gz"
     flip = shared_verdict(name).causal.flip
     replay = Replay(shared_database(name).session, 1)
-    window = replay.window(*replay.place(None, None))
+    window = replay.window(replay.window_id())
 
     def gained(faster, side):
         before = f"host*{1 / faster}"

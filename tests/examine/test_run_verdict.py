@@ -17,6 +17,7 @@ from tests.kit.evidenced import PYTHON, evidence
 from tests.kit.processes import invoke
 from tests.kit.ranks_simulated import LOGGING, Job
 from tracekit.errors import TracekitError
+from tracekit.evidence.collect_run import run_evidence
 from tracekit.replay.ranks.rank_replay import RankReplay
 from tracekit.replay.ranks.stragglers import Pricing
 from tracekit.verdict.run_verdict import judge_run
@@ -39,9 +40,9 @@ def judged_job(folder, job):
 
 def judged(run):
     with run.sharing():
-        found = judge_run(run, [*map(brief, run.ask("overview"))])
-    assert not isinstance(found, str), found
-    return found
+        found = run_evidence(run.session)
+        assert not isinstance(found, str), found
+        return judge_run(found, [*map(brief, run.ask("overview"))])
 
 
 def brief(row):
@@ -242,7 +243,7 @@ def test_traces_of_different_runs_have_no_verdict_together(tmp_path):
         (tmp_path / name).mkdir()
         ranks_simulated.write(tmp_path / name, Job(data=2, steps=1))
     with tracekit.load(tmp_path) as run:
-        assert judge_run(run, []) == "several traces are of the same rank"
+        assert run_evidence(run.session) == "several traces are of the same rank"
         with pytest.raises(TracekitError, match="several traces are of the same rank"):
             run.whatif_together("host*0.5")
 

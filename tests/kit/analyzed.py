@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.kit.evidenced import judge, period
+from msgspec.structs import replace
+
+from tests.kit.evidenced import causal_of, judge
 from tracekit.advice.model import Advice, BestCombination, FixList
 from tracekit.evidence.model import Evidence, Trace
 from tracekit.thresholds import Thresholds
@@ -38,13 +40,12 @@ def analysis(
         path="t.json", events=0, rank=rank, world_size=world_size, devices=[],
         health=[*evidence.health], trace_id=trace_id, capture=None,
     )  # fmt: skip
-    parts = {name: getattr(evidence, name) for name in ("gpu", "idle", "host")}
-    judged = period(
-        evidence.window, verdict.regime, verdict.bottleneck, gains=evidence.gains, **parts
-    )
+    period = evidence.period
+    judged = replace(period, regime=verdict.regime, bottleneck=verdict.bottleneck)
+    parts = {name: getattr(period, name) for name in ("window", "gpu", "idle", "host")}
     return Analysis(
-        trace=trace, window=evidence.window, launch=evidence.launch, verdict=verdict, judged=judged,
-        causal=evidence.causal, one_offs=[*evidence.one_offs], steps=[], phases=[], windows=[],
+        trace=trace, launch=evidence.launch, verdict=verdict, judged=judged,
+        causal=causal_of(evidence), one_offs=[*evidence.one_offs], steps=[], phases=[], windows=[],
         devices=[], top_kernels=[], memory_traffic=[], advice=[*advice], **parts,
     )  # fmt: skip
 

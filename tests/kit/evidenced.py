@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from tracekit.causes import words
 from tracekit.evidence.model import (
+    Clocks,
+    Collectives,
     Evidence,
     Finding,
     Gpu,
@@ -18,8 +20,10 @@ from tracekit.evidence.model import (
     Launch,
     Period,
     Repetition,
+    WaitingRank,
     Window,
 )
+from tracekit.evidence.run import RankEvidence, RunEvidence
 from tracekit.replay.model import Causal, Gains
 from tracekit.replay.one_offs import OneOff
 from tracekit.thresholds import Thresholds
@@ -87,7 +91,8 @@ def evidence(
     **context: Any,
 ) -> Evidence:
     """A window of 100 ms: the device works for the share `busy` of it, and waits for the host in
-    the rest. Gains are shares of the window, too. `context` has other fields of `Evidence`."""
+    the rest. Gains are shares of the window, too. `context` has other fields of `Evidence`
+    and of its period."""
     busy_ns = round(busy * SPAN_NS)
     late_ns = SPAN_NS - busy_ns
     ranked = dict(sorted((removed or {}).items(), key=lambda item: -item[1]))
@@ -97,18 +102,21 @@ def evidence(
         window_ns=SPAN_NS - (recorder_ns or 0), host=host_gain, device=device_gain, removed=ranked,
         cuda_graph=host_gain, unknown=unknown, work_ns=work or {}, recorder_ns=recorder_ns,
     )  # fmt: skip
-    usual = {
+    usual_period = {
         "window": WINDOW,
         "gpu": gpu(ops=ops, busy_ns=busy_ns, idle_ns=late_ns),
         "idle": idle(host_late_ns=late_ns, causes=causes),
+        "gains": gains,
+    }
+    of_period = {name: context.pop(name) for name in usual_period.keys() & context.keys()}
+    usual = {
+        "period": Period(**(usual_period | of_period)),
         "launch": launch(count=ops),
         "ops": ops,
-        "causal": Causal(
-            gains=gains, flip=flip, undilated=None, path={"python": 1.0}, links=[],
-            clock_shift_ns=shift_ns, edges_left_out=0,
-        ),
+        "flip": flip,
+        "clock_shift_ns": shift_ns,
         "health": [finding(each) if isinstance(each, str) else each for each in health],
-    }  # fmt: skip
+    }
     return Evidence(**(usual | context))
 
 
@@ -126,7 +134,29 @@ def host_evidence(
         view_ns=0, python_ns=python_ms * MS, input_ns=0, compilation_ns=0, runtime_ns=0,
         untraced_ns=untraced_ms * MS,
     )  # fmt: skip
-    return Evidence(window=WINDOW, host=host, ops=50)
+    return Evidence(period=Period(window=WINDOW, host=host), ops=50)
+
+
+def run_evidence(*ranks: RankEvidence, length_ns: int = SPAN_NS, **context: Any) -> RunEvidence:
+    """A run of 100 ms, in whose collectives all ranks together wait for the time that these are
+    awaited, of two ranks by default; each but the first waits for the first. `context` has other
+    fields of `RunEvidence`."""
+    ranks = ranks or (rank(0), rank(1))
+    awaited_ns = round(sum(each.awaited_ns for each in ranks))
+    waiting = [
+        WaitingRank(
+            rank=each.rank, trace_id=each.trace_id, waited_ns=awaited_ns,
+            awaited_rank=ranks[0].rank, awaited_trace_id=ranks[0].trace_id, awaited_ns=awaited_ns,
+            length_ns=length_ns,
+        )
+        for each in ranks
+    ]  # fmt: skip
+    usual = {
+        "thresholds": Thresholds(), "ranks": ranks, "world_size": len(ranks), "step_ns": length_ns,
+        "span_ns": length_ns, "waiting": waiting, "collectives": collectives(waited_ns=awaited_ns),
+        "clocks": Clocks(apart_ns=0, residual_ns=0, compared=len(ranks), ranks=[]),
+    }  # fmt: skip
+    return RunEvidence(**(usual | context))
 
 
 # -- parts of it -----------------------------------------------------------------------------------
@@ -140,8 +170,7 @@ def window(kind: str, name: str, start_ns: int, end_ns: int) -> Window:
 
 def period(window: Window, regime: str, cause: str | None = None, **context: Any) -> Period:
     """A window of the trace, judged."""
-    absent = dict.fromkeys(("gpu", "idle", "host", "gains"))
-    return Period(window=window, regime=regime, bottleneck=cause, **(absent | context))
+    return Period(window=window, regime=regime, bottleneck=cause, **context)
 
 
 def gpu(*, ops: int = 1000, busy_ns: int, comm_ns: int = 0, idle_ns: int) -> Gpu:
@@ -190,15 +219,42 @@ def finding(
     return Finding(code=code, severity=severity, message=message, count=count, time_ns=time_ns)
 
 
+def rank(number: int, **fields: Any) -> RankEvidence:
+    """A rank of a run, which begins with the others."""
+    return RankEvidence(**({"rank": number, "trace_id": number + 1, "begins_ns": 0} | fields))
+
+
+def collectives(*, waited_ns: int, exchanges: int = 0) -> Collectives:
+    """Ten collectives that take 5 ms on the wire."""
+    return Collectives(
+        count=10, exchanges=exchanges, matched_by={"sequence number": 10}, left_out=0,
+        waited_ns=waited_ns, wire_ns=5 * MS, bandwidth=[],
+    )  # fmt: skip
+
+
+def with_period(evidence: Evidence, **fields: Any) -> Evidence:
+    """The evidence with other fields of its period."""
+    return replace(evidence, period=replace(evidence.period, **fields))
+
+
 def with_gains(evidence: Evidence, **gains: Any) -> Evidence:
     """The evidence with other gains."""
-    causal = evidence.causal
-    return replace(evidence, causal=replace(causal, gains=replace(causal.gains, **gains)))
+    return with_period(evidence, gains=replace(evidence.period.gains, **gains))
 
 
 def with_links(evidence: Evidence, *links: dict[str, Any]) -> Evidence:
     """The evidence with these links of the critical path."""
-    return replace(evidence, causal=replace(evidence.causal, links=[*links]))
+    return replace(evidence, links=[*links])
+
+
+def causal_of(evidence: Evidence) -> Causal | None:
+    """What the evidence has of the replays, as an analysis has it."""
+    if evidence.period.gains is None:
+        return None
+    return Causal(
+        gains=evidence.period.gains, flip=evidence.flip, undilated=None, path={"python": 1.0},
+        links=[*evidence.links], clock_shift_ns=evidence.clock_shift_ns, edges_left_out=0,
+    )  # fmt: skip
 
 
 def one_off(**fields: Any) -> OneOff:

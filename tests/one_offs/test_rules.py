@@ -4,6 +4,7 @@ from tests.kit.atoms import MS
 from tests.kit.evidenced import one_off
 from tests.kit.graphs import graph
 from tracekit.evidence.collect import events_of
+from tracekit.evidence.model import CallSite
 from tracekit.replay.one_offs import is_not_the_only_input, takes_longer, waits_for_no_turn
 from tracekit.thresholds import Thresholds
 
@@ -45,6 +46,6 @@ def test_the_parts_of_a_step_on_the_device_are_one_event_for_each_cause():
 
 
 def test_an_event_is_listed_with_its_place_and_a_capture_as_one():
-    site = {1: {"python_line": "train.py(7): warm", "module": "Net_0", "cpu_op": None}}
+    site = {1: CallSite(module="Net_0", python_line="train.py(7): warm")}
     (event,) = events_of([one_off(kind="capture", cause="compilation")], site)
     assert (event.cause, event.place, event.event_id) == ("capture", "train.py(7): warm", 1)

@@ -10,6 +10,7 @@ from tests.kit.processes import ran
 from tests.kit.traces import gpu_op, launch, slice_event, step
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import PATTERNS
+from tracekit.replay.model import WindowId
 from tracekit.replay.replay import Replay
 
 US = 1_000
@@ -35,9 +36,8 @@ def test_without_changes_every_real_op_starts_when_it_did(name, shared_trace):
     path = bounds.path(replay.measured()).by_cause
     assert sum(path.values()) == bounds.length(replay.measured())
     for number, length in enumerate(replay.steps.lengths(replay.measured())):
-        assert (
-            sum(replay.window("step", number).path(replay.measured()).by_cause.values()) == length
-        )
+        path = replay.window(WindowId("step", number)).path(replay.measured())
+        assert sum(path.by_cause.values()) == length
 
 
 PLAIN = [
@@ -229,7 +229,7 @@ def test_a_trace_without_a_time_cannot_be_replayed(tmp_path):
 def test_devices_of_one_trace_run_beside_each_other(replay, trace):
     # Streams with the same number on two devices do not wait for each other.
     halved = replay.run("device*0.5")
-    lengths = [replay.window("gpu_active", device).length(halved) for device in (0, 1)]
+    lengths = [replay.window(WindowId("gpu_active", device)).length(halved) for device in (0, 1)]
     assert lengths == [(50 + 1 + 25) * US, 150 * US]
     assert [gpu.device_id for gpu in replay.database.verdict(trace).devices] == [1, 0]
 

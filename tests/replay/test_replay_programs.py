@@ -17,6 +17,7 @@ from tests.kit.simulated import trace_event, truth, write
 from tests.kit.simulator import Simulation
 from tests.kit.traces import Together
 from tracekit.errors import TracekitError
+from tracekit.replay.model import WindowId
 from tracekit.replay.replay import Replay
 
 QUESTIONS = [
@@ -146,5 +147,5 @@ def test_no_damage_upsets_a_replay(seed, tmp_path):
                 changed = replay.run(*changes)
                 assert sum(bounds.path(changed).by_cause.values()) == bounds.length(changed)
             for number, length in enumerate(replay.steps.lengths(replay.measured())):
-                path_ns = replay.window("step", number).path(replay.measured()).by_cause
+                path_ns = replay.window(WindowId("step", number)).path(replay.measured()).by_cause
                 assert sum(path_ns.values()) == length

@@ -10,13 +10,14 @@ from msgspec.structs import replace
 from tests.kit.evidenced import (
     LATE,
     MS,
+    causal_of,
     evidence,
     finding,
     judge,
     launch,
-    period,
     with_gains,
     with_links,
+    with_period,
 )
 from tracekit.causes import RECORDERS, words
 from tracekit.errors import TracekitError
@@ -54,14 +55,13 @@ def test_the_longest_wait_is_a_one_off_if_a_remedy_against_one_offs_prices_it(pr
     link = {"cause": "launch", "name": "hipLaunchKernel", "start_ns": 5, "dur_ns": 50 * MS}
     link |= dict.fromkeys(("event_id", "cpu_op", "module", "python_line"))
     late = with_links(evidence(**LATE, removed={"launch": 0.65, "dispatch": 0.3}), link)
-    judged = period(
-        late.window, "overhead-bound", "launch", gpu=late.gpu, idle=late.idle, gains=late.gains
-    )
-    event = longest_once(judged, late.causal, priced_ms * MS, 0, Thresholds())
+    judged = replace(late.period, regime="overhead-bound", bottleneck="launch")
+    event = longest_once(judged, causal_of(late), priced_ms * MS, 0, Thresholds())
     assert (event is not None) == (left is not None)
     if event is not None:
-        rest = without_once(late.causal, event)
-        verdict = judge(replace(late, causal=rest, one_offs=[event]))
+        rest = without_once(causal_of(late), event)
+        left_over = with_period(late, gains=rest.gains)
+        verdict = judge(replace(left_over, flip=rest.flip, one_offs=[event]))
         assert verdict.bottleneck == left
         assert rest.gains.window_ns == 50 * MS
         assert verdict.savings[0].saves_at_most_ns == 30 * MS
@@ -126,7 +126,9 @@ def test_only_what_lowers_the_confidence_is_a_doubt():
 
 
 def test_no_gain_in_a_part_of_a_window_is_more_than_all_of_it():
-    gains = evidence(host_gain=0.3, device_gain=-0.1, removed={"math": 0.3, "sync": 0.1}).gains
+    gains = evidence(
+        host_gain=0.3, device_gain=-0.1, removed={"math": 0.3, "sync": 0.1}
+    ).period.gains
     part = replace(gains, removed_at_most={"math": 0.4}).without(80 * MS)
     assert part.removed == pytest.approx({"math": 1.0, "sync": 0.5})
     assert (part.window_ns, part.host, part.cuda_graph, part.removed_at_most) == (
@@ -136,7 +138,7 @@ def test_no_gain_in_a_part_of_a_window_is_more_than_all_of_it():
 
 
 def test_one_offs_add_at_most_what_was_recorded():
-    gains = replace(evidence().gains, one_offs_ns=30 * MS, device_one_offs_ns=20 * MS)
+    gains = replace(evidence().period.gains, one_offs_ns=30 * MS, device_one_offs_ns=20 * MS)
     assert gains.within(100 * MS) == gains
     shorter = gains.within(10 * MS)
     assert (shorter.one_offs_ns, shorter.device_one_offs_ns) == (10 * MS, 10 * MS)
@@ -144,10 +146,10 @@ def test_one_offs_add_at_most_what_was_recorded():
 
 def test_the_busy_time_without_one_offs_is_at_most_what_is_left_without_them():
     busy = evidence(busy=0.9)
-    gains = replace(busy.gains, window_ns=20 * MS, one_offs_ns=80 * MS)
+    gains = replace(busy.period.gains, window_ns=20 * MS, one_offs_ns=80 * MS)
     for once_ns, busy_ns in ((0, 20 * MS), (75 * MS, 15 * MS), (95 * MS, 0)):
         left = replace(gains, device_one_offs_ns=once_ns)
-        assert steady_busy_ns(busy.gpu, left) == busy_ns
+        assert steady_busy_ns(busy.period.gpu, left) == busy_ns
 
 
 def test_with_unknown_limits_a_saving_is_at_least_as_much():

@@ -21,7 +21,7 @@ from tracekit.causes import OF_DEVICE, OF_HOST
 from tracekit.database.remedies import EFFORTS, Remedy, all_remedies, query_of
 from tracekit.evidence.model import Finding, Window
 from tracekit.replay.changes import Rows
-from tracekit.replay.model import Gains, Price
+from tracekit.replay.model import WHOLE_TRACE, Gains, Price, WindowId
 from tracekit.replay.prices import Prices, WindowGains
 from tracekit.replay.replay import Replay
 from tracekit.replay.windows import MarkedWindows
@@ -48,7 +48,7 @@ class Place(Struct, frozen=True):
 
 def find(
     gains: WindowGains,
-    place: tuple[str, int],
+    window_id: WindowId,
     of_window: Gains,
     window: Window,
     findings: Sequence[Finding],
@@ -60,14 +60,13 @@ def find(
     """Possible changes in a window of a trace; those that save most come first.
 
     One-offs come last, or first if they take longer than the rest of the window.
-    `place` is the window as `WindowGains.gains` names it, and `of_window` the gains in the part of
-    it that is judged. `findings` are the problems of the trace, and `missing` the messages about
-    what was not recorded, by code. `repeats` says whether most kernels run again and again. Advice
-    is listed if it saves the share `advised_gain` of that part. With `combine`, the list also has
-    the best combination.
+    `of_window` has the gains in the part of the window that is judged. `findings` are the problems
+    of the trace, and `missing` the messages about what was not recorded, by code. `repeats` says
+    whether most kernels run again and again. Advice is listed if it saves the share `advised_gain`
+    of that part. With `combine`, the list also has the best combination.
     """
     replay, thresholds = gains.replay, gains.replay.thresholds
-    prices = Prices(replay, replay.window(*place))
+    prices = Prices(replay, replay.window(window_id))
     least_ns = max(1, thresholds.advised_gain * of_window.window_ns)
     # Changes together can save more than their sum.
     least_share = thresholds.advised_gain / 2
@@ -113,7 +112,7 @@ def find(
     doubted = {each.code: each.message for each in findings if each.severity != "info"}
     listed = [_advice(each, of_window.removed, doubted) for each in worth]
     # Once in the whole run: one-offs are compared with its length.
-    whole, is_warm = gains.gains("trace", 0), "warmed_up" in codes
+    whole, is_warm = gains.gains(WHOLE_TRACE), "warmed_up" in codes
     least_once_ns = max(1, thresholds.advised_gain * whole.window_ns)
     of_host = is_cold or whole.one_offs_ns >= least_once_ns
     once = advice_on_once(replay, least_once_ns, of_host, is_cold=is_cold, is_warm=is_warm)

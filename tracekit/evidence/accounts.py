@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from tracekit.causes import in_words_of
 from tracekit.errors import TracekitError
-from tracekit.evidence.model import Evidence, Gpu, HostThread, Idle, Launch, Window, of_row
+from tracekit.evidence.model import Account, Gpu, HostThread, Idle, Launch, Window, of_row
+from tracekit.replay.model import WHOLE_TRACE, WindowId
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
-    from tracekit.replay.replay import Replay, WindowId
+    from tracekit.replay.replay import Replay
 
 # Kinds of windows, in the order in which they are listed.
 _ORDER = ("range", "gpu_active", "host_active", "step", "trace")
@@ -34,6 +35,8 @@ class Accounts:
         self.devices = [a.gpu for a in every if a.gpu and a.window.kind == "gpu_active"]
         """All devices, over their GPU-active spans; the main one first."""
         main = every[0].gpu
+        self.launch = _launch(database, trace_id, main.device_id) if main else None
+        """How work reached the main device."""
         self.all = [
             each
             for each in every
@@ -46,7 +49,7 @@ class Accounts:
 
     def chosen(
         self, window: str | None, replay: Replay | None, at: int | None
-    ) -> tuple[Evidence, WindowId]:
+    ) -> tuple[Account, WindowId]:
         """The window of this name, by default the one to judge, and what the replay calls it.
 
         Of the ranges that are replayed, it is the one numbered `at`, by default that of median
@@ -55,48 +58,49 @@ class Accounts:
         Raises:
             TracekitError: there is no such window, or no GPU op runs in it.
         """
-        places = self.places(replay)
+        ids = self.window_ids(replay)
         if window is None:
-            meant = replay.place() if self.first.gpu and replay else None
+            judged = replay.window_id() if self.first.gpu and replay else None
             # Without such a step, use the first account.
-            number = places.index(meant) if meant in places else 0
-            return self.all[number], places[number]
+            number = ids.index(judged) if judged in ids else 0
+            return self.all[number], ids[number]
         if replay and replay.ranges is not None:
             return self._range(replay, at)
-        for account, place in zip(self.all, places, strict=True):
+        for account, window_id in zip(self.all, ids, strict=True):
             if window == account.window.name or (window in FIXED and window == account.window.kind):
-                return account, place
+                return account, window_id
         raise TracekitError(
             f"no window is named {window!r}; this trace has: {', '.join(self._names)}"
         )
 
-    def places(self, replay: Replay | None) -> list[WindowId]:
-        """The kind and number by which the replay knows each window."""
+    def window_ids(self, replay: Replay | None) -> list[WindowId]:
+        """Which window of the replay each one is."""
         numbers = _step_numbers(self.all, replay.steps.names) if replay else {}
         return [
-            ("trace", 0)
-            if each.gpu is None or replay is None
-            else (each.window.kind, numbers.get(at, int(each.gpu.device_id or 0)))
-            for at, each in enumerate(self.all)
+            WHOLE_TRACE
+            if account.gpu is None or replay is None or account.window.kind == "trace"
+            else WindowId(account.window.kind, numbers.get(index, account.gpu.device_id or 0))
+            for index, account in enumerate(self.all)
         ]
 
-    def _range(self, replay: Replay, at: int | None) -> tuple[Evidence, WindowId]:
+    def _range(self, replay: Replay, at: int | None) -> tuple[Account, WindowId]:
         gpu = self.first.gpu
         assert replay.ranges is not None and gpu is not None
-        number = replay.place(at=at)[1]
+        window_id = replay.window_id(at=at)
+        number = window_id.number
         # On the device's clock.
         origin = replay.graph.host.origin_ns - replay.graph.device.shift_ns.get(
             gpu.device_id or 0, 0
         )
-        begin, end = (int(each[number]) + origin for each in replay.ranges.spans(replay.measured()))
+        begin, end = (int(ns[number]) + origin for ns in replay.ranges.spans(replay.measured()))
         named = ("range", replay.ranges.names[number])
         account = account_between(self._database, self._trace_id, self.first, named, (begin, end))
-        return account, ("range", number)
+        return account, window_id
 
 
 def account_between(
-    database: Session, trace_id: int, of: Evidence, window: tuple[str, str], times: tuple[int, int]
-) -> Evidence:
+    database: Session, trace_id: int, of: Account, window: tuple[str, str], times: tuple[int, int]
+) -> Account:
     """The accounting of a device between two instants, as a window of this kind and name.
 
     Raises:
@@ -114,11 +118,10 @@ def account_between(
         raise TracekitError(f"no GPU op runs in the {' '.join(window)}")
     row = rows[0]
     named = Window(*window, row["start_ns"], row["end_ns"], row["span_ns"])
-    gpu, idle = of_row(Gpu, row), of_row(Idle, row)
-    return Evidence(window=named, gpu=gpu, idle=idle, launch=of.launch, ops=gpu.gpu_ops)
+    return Account(named, of_row(Gpu, row), of_row(Idle, row))
 
 
-def _step_numbers(accounts: Sequence[Evidence], names: Sequence[str]) -> dict[int, int]:
+def _step_numbers(accounts: Sequence[Account], names: Sequence[str]) -> dict[int, int]:
     """The replay's number of each step, by the step's index among all accounts of one device."""
     # Steps of one name are in the same order in both.
     numbers: dict[str, deque[int]] = defaultdict(deque)
@@ -131,52 +134,51 @@ def _step_numbers(accounts: Sequence[Evidence], names: Sequence[str]) -> dict[in
     }
 
 
-def _of_devices(database: Session, trace_id: int, word: str) -> list[Evidence]:
+def _of_devices(database: Session, trace_id: int, word: str) -> list[Account]:
     causes: dict[tuple[Any, ...], dict[str, int]] = {}
     for row in database.ask("idle_causes", trace=trace_id):
         causes.setdefault(_window_key(row), {})[row["cause"]] = row["idle_ns"]
-    launches = {
-        row["device_id"]: of_row(Launch, row, count=row["launches"])
-        for row in database.ask("launch_stats", trace=trace_id)
-    }
-    found = []
+    accounts = []
     for row in database.ask("partition", trace=trace_id):
         window, gpu = of_row(Window, row), of_row(Gpu, row)
         if window.kind == "gpu_active":
             window = replace(window, name=in_words_of(word, window.name))
         idle = of_row(Idle, row, causes=causes.get(_window_key(row), {}))
-        launch = launches.get(row["device_id"])
-        found.append(Evidence(window=window, gpu=gpu, idle=idle, launch=launch, ops=gpu.gpu_ops))
+        accounts.append(Account(window, gpu, idle))
     ranked = "SELECT trace_id, device_id, place FROM ranked_devices"
     ranks = dict(database.rows_of_trace(ranked, trace_id))
     return sorted(
-        found,
-        key=lambda each: (
-            ranks[each.gpu.device_id if each.gpu else None],
-            _ORDER.index(each.window.kind),
-            each.window.start_ns,
-            each.window.end_ns,
+        accounts,
+        key=lambda account: (
+            ranks[account.gpu.device_id if account.gpu else None],
+            _ORDER.index(account.window.kind),
+            account.window.start_ns,
+            account.window.end_ns,
         ),
     )
+
+
+def _launch(database: Session, trace_id: int, device_id: int | None) -> Launch | None:
+    rows = database.ask("launch_stats", trace=trace_id)
+    row = next((row for row in rows if row["device_id"] == device_id), None)
+    return of_row(Launch, row, count=row["launches"]) if row else None
 
 
 _window_key = itemgetter("device_id", "kind", "name", "start_ns", "end_ns")
 
 
-def _of_host(database: Session, trace_id: int, overview: dict[str, Any]) -> list[Evidence]:
+def _of_host(database: Session, trace_id: int, overview: dict[str, Any]) -> list[Account]:
     rows, waited = database.ask("cpu_time", trace=trace_id), []
     if any(row["launches"] for row in rows):
         waited = database.ask("last_wait", trace=trace_id)
     last_wait_ns = waited[0]["last_wait_ns"] if waited else None
-    found = [
-        Evidence(
-            window=of_row(Window, row),
-            host=of_row(HostThread, row, last_wait_ns=last_wait_ns),
-            ops=row["operators"],
-        )
+    accounts = [
+        Account(of_row(Window, row), host=of_row(HostThread, row, last_wait_ns=last_wait_ns))
         for row in rows
     ]
-    if found:
-        return sorted(found, key=lambda f: (_ORDER.index(f.window.kind), f.window.start_ns))
+    if accounts:
+        return sorted(
+            accounts, key=lambda each: (_ORDER.index(each.window.kind), each.window.start_ns)
+        )
     start, span = overview["start_ns"] or 0, overview["span_ns"] or 0
-    return [Evidence(window=Window("trace", "whole trace", start, start + span, span))]
+    return [Account(Window("trace", "whole trace", start, start + span, span))]

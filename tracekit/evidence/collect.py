@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
 
 from tracekit.causes import in_words_of, words
 from tracekit.evidence.accounts import account_between
 from tracekit.evidence.model import (
-    Evidence,
+    Account,
+    CallSite,
     Finding,
     OneOffEvent,
     Phase,
@@ -22,6 +25,7 @@ from tracekit.evidence.model import (
     Trace,
     of_row,
 )
+from tracekit.replay.model import WindowId
 from tracekit.text import percent
 
 if TYPE_CHECKING:
@@ -37,7 +41,8 @@ QUERIES = (
     "stream_waits", "replay_steps", "one_off_candidates", "repetition", "unrecorded_waits",
 )  # fmt: skip
 
-Sites = dict[int | None, dict[str, Any]]
+# By event_id.
+CallSites = Mapping[int | None, CallSite]
 
 # The most characters of a kernel's name in a sentence.
 _NAME = 40
@@ -64,7 +69,7 @@ def repetition_of(database: Session, trace_id: int) -> Repetition | None:
     return of_row(Repetition, rows[0]) if rows else None
 
 
-def repeating_of(database: Session, trace_id: int, main: Evidence) -> Repeating | None:
+def repeating_of(database: Session, trace_id: int, main: Account) -> Repeating | None:
     """The part of the main device's work that repeats, without steps."""
     device = main.gpu and main.gpu.device_id
     rows = database.ask("repeating_part", trace=trace_id) if main.gpu else []
@@ -78,7 +83,7 @@ def repeating_of(database: Session, trace_id: int, main: Evidence) -> Repeating 
 
 
 def rank_wait_of(
-    database: Session, trace_id: int, main: Evidence, thresholds: Thresholds
+    database: Session, trace_id: int, main: Account, thresholds: Thresholds
 ) -> RankWait | None:
     """How long the main device probably waits for other ranks in the window; None if its exposed
     communication is little."""
@@ -162,7 +167,7 @@ def phases_of(replayed: WindowGains) -> list[Phase]:
     kind = "step" if replayed.replay.ranges is None else "range"
     found = []
     for number, name in enumerate(marked.names):
-        gains = replayed.gains(kind, number)
+        gains = replayed.gains(WindowId(kind, number))
         found.append(Phase(name, gains.window_ns, gains.host, gains.device))
     # A phase that gets longer when a side is faster overlaps the previous phase: its length from
     # one completion to the next means nothing.
@@ -172,7 +177,7 @@ def phases_of(replayed: WindowGains) -> list[Phase]:
     return found
 
 
-def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
+def events_of(one_offs: list[OneOff], sites: CallSites) -> list[OneOffEvent]:
     """The one-offs as reported, each with its call site.
 
     A step's excess is that of all threads; on the device, that of a cause. Events that the end of
@@ -180,11 +185,11 @@ def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
     """
     events: list[OneOffEvent] = []
     for (start_ns, event_id, _), same in groupby(
-        (each for each in found if each.kind != "unended"),
-        key=lambda each: (each.start_ns, each.event_id, each.on_host or each.cause),
+        (one_off for one_off in one_offs if one_off.kind != "unended"),
+        key=lambda one_off: (one_off.start_ns, one_off.event_id, one_off.on_host or one_off.cause),
     ):
         parts = list(same)
-        first, site = parts[0], sites.get(event_id, {})
+        first, site = parts[0], sites.get(event_id, CallSite())
         events.append(
             OneOffEvent(
                 start_ns=start_ns,
@@ -195,7 +200,7 @@ def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
                 side="host" if first.on_host else "device",
                 cause="capture" if first.kind == "capture" else first.cause,
                 name=first.name,
-                place=site.get("python_line") or site.get("module") or site.get("cpu_op"),
+                place=site.where,
                 event_id=event_id,
                 pid=first.pid,
                 tid=first.tid,
@@ -207,41 +212,31 @@ def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
     return events
 
 
-def _calls(inner: list[tuple[int, int]], sites: Sites, of: str | None) -> str | None:
+def _calls(inner: list[tuple[int, int]], sites: CallSites, of: str | None) -> str | None:
     """The names of the slices that took most of the time, two at most; the event's own name only if
     no slice inside it did."""
     by_name = Counter[str]()
     for event_id, ns in inner:
-        by_name[sites.get(event_id, {}).get("name") or ""] += ns
+        by_name[sites.get(event_id, CallSite()).name or ""] += ns
     most = by_name.total() / 4
     names = [name for name, ns in by_name.most_common(2) if name and ns >= most]
     return ", ".join([name for name in names if name != of] or names) or None
 
 
-def sites_of(event_ids: Iterable[int | None], database: Session, trace_id: int) -> Sites:
-    """The call sites of events, by event_id: rows of the question `event_sites`."""
-    ids = ",".join(str(each) for each in event_ids if each is not None)
-    if not ids:
-        return {}
-    rows = database.ask("event_sites", trace=trace_id, events=ids)
-    return {row["event_id"]: row for row in rows}
+def call_sites_of(
+    event_ids: Iterable[int | None], database: Session, trace_id: int
+) -> dict[int | None, CallSite]:
+    """The call sites of events, by event_id; an id that is None or negative is of no event."""
+    ids = ",".join(
+        str(event_id) for event_id in event_ids if event_id is not None and event_id >= 0
+    )
+    rows = database.ask("event_sites", trace=trace_id, events=ids) if ids else []
+    return {row["event_id"]: of_row(CallSite, row) for row in rows}
 
 
-def places_of(event_ids: Iterable[int], database: Session, trace_id: int) -> dict[int, str]:
-    """The Python line, module or operator of events by event_id, or their name."""
-    sites = sites_of((each for each in event_ids if each >= 0), database, trace_id)
-    return {
-        event: place
-        for event, site in sites.items()
-        for place in [site["python_line"] or site["module"] or site["cpu_op"] or site["name"]]
-        if event is not None and place
-    }
-
-
-def name_links(links: list[dict[str, Any]], sites: Sites) -> None:
+def name_links(links: list[dict[str, Any]], sites: CallSites) -> None:
     """Adds its name and its call site to each link."""
     for link in links:
-        site = sites.get(link["event_id"], {})
-        link["name"] = site.get("name") or words("link").get(link["cause"], "(no slice recorded)")
-        for key in ("cpu_op", "module", "python_line"):
-            link[key] = site.get(key)
+        site = sites.get(link["event_id"], CallSite())
+        link |= asdict(site)
+        link["name"] = site.name or words("link").get(link["cause"], "(no slice recorded)")

@@ -1,4 +1,4 @@
-"""Every number of one window that a verdict rests on, once and frozen.
+"""Every number of one window that a verdict rests on, once and frozen; and what several ranks show.
 
 The denominator of shares is the window's length (`Window.span_ns`); that of gains is the window's
 replayed length (`Gains.window_ns`).
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from tracekit.replay.model import Causal, Gains
+from tracekit.replay.model import Gains
 
 S = TypeVar("S", bound=Struct)
 
@@ -177,6 +177,21 @@ class OneOffEvent(Struct, frozen=True):
     operator that met a new shape: that it did."""
 
 
+class CallSite(Struct, frozen=True):
+    """Where in the program an event comes from (queries/replay/event_sites.sql)."""
+
+    name: str | None = None
+    """The event's own name."""
+    cpu_op: str | None = None
+    module: str | None = None
+    python_line: str | None = None
+
+    @property
+    def where(self) -> str | None:
+        """The Python line, module or operator."""
+        return self.python_line or self.module or self.cpu_op
+
+
 class Repetition(Struct, frozen=True):
     """Whether the run repeats itself (queries/time/repetition.sql)."""
 
@@ -229,34 +244,52 @@ class Phase(Struct, frozen=True):
     """The gain from halving the device's work."""
 
 
-class Period(Struct, frozen=True):
-    """A window with its partition, its gains and its regime."""
+class Account(Struct, frozen=True):
+    """What took time in one window."""
 
     window: Window
-    gpu: Gpu | None
-    idle: Idle | None
-    host: HostThread | None
-    gains: Gains | None
-    regime: str
+    gpu: Gpu | None = None
+    """The device in the window; None in a trace without GPU ops."""
+    idle: Idle | None = None
+    host: HostThread | None = None
+    """The busiest host thread, in a trace without GPU ops."""
+
+    @property
+    def ops(self) -> int:
+        """The number of GPU ops, or of operators of the host."""
+        return self.gpu.gpu_ops if self.gpu else self.host.operators if self.host else 0
+
+
+class Period(Account, frozen=True):
+    """The account of a window, with its gains and its regime."""
+
+    gains: Gains | None = None
+    regime: str = "unknown"
     """What bounds it."""
-    bottleneck: str | None
+    bottleneck: str | None = None
     """The cause whose removal gains most."""
+
+    @classmethod
+    def of(cls, account: Account, gains: Gains | None) -> Period:
+        """The period of an account, before it is judged."""
+        return cls(account.window, account.gpu, account.idle, account.host, gains)
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
     """What the verdict judges: one window of one device, or of the host in a trace without a
     device, and relevant facts about the rest of the trace."""
 
-    window: Window
-    gpu: Gpu | None = None
-    """The device in the window; None in a trace without GPU ops."""
-    idle: Idle | None = None
+    period: Period
+    """The window with what took time in it, and what changes would gain."""
+    flip: float | None = None
+    """The factor by which the side that bounds the window must get faster before the margin changes
+    its sign; None if it does not."""
+    links: Sequence[dict[str, Any]] = ()
+    """The longest links of the window's critical path."""
+    clock_shift_ns: int = 0
+    """Time that the replay added to the device's clock."""
     launch: Launch | None = None
     """How work reached the device, in the whole trace."""
-    host: HostThread | None = None
-    """The busiest host thread, in a trace without GPU ops."""
-    causal: Causal | None = None
-    """What replays show about the window."""
     no_replay: str = ""
     """Why a trace with GPU ops could not be replayed."""
     health: Sequence[Finding] = ()
@@ -291,9 +324,86 @@ class Evidence(Struct, frozen=True, kw_only=True):
     advised_share: float = 0.0
     """The saving of that advice, over the window's length without one-offs."""
 
-    @property
-    def gains(self) -> Gains | None:
-        return None if self.causal is None else self.causal.gains
+
+# -- of several ranks ------------------------------------------------------------------------------
+
+
+class WaitingRank(Struct, frozen=True):
+    """A rank with its waiting time in collectives, and the rank for which it waited longest."""
+
+    rank: int | None
+    trace_id: int
+    waited_ns: int
+    """How long it waited in collectives."""
+    awaited_rank: int | None
+    """The rank for which it waited longest."""
+    awaited_trace_id: int | None
+    """That rank's trace."""
+    awaited_ns: int
+    """How long it waited for that rank."""
+    length_ns: int
+    """From when the rank begins the first step until it has completed the last."""
+
+
+class Collectives(Struct, frozen=True):
+    """The collectives that several of the ranks took part in."""
+
+    count: int
+    """The number of matched collectives."""
+    exchanges: int
+    """Sends with their receives."""
+    matched_by: dict[str, int]
+    """The number of matches for each way of matching."""
+    left_out: int
+    """Collectives that could not be matched without contradiction."""
+    waited_ns: int
+    """All ranks' waits in collectives; those in sends and receives are the run's `bubble_ns`."""
+    wire_ns: int
+    """Time on the wire, each collective once: the duration on the rank that came last."""
+    bandwidth: list[dict[str, Any]]
+    """By type, size and group (queries/communication/link_bandwidth.sql)."""
+
+
+class ClockAhead(Struct, frozen=True):
+    """How far a rank's clock is ahead of the median rank's; negative: behind."""
+
+    rank: int | None
+    ahead_ns: int
+    """Negative: behind."""
+    residual_ns: int
+    """The difference between the ends of collectives that remains once clocks are aligned."""
+
+
+class Clocks(Struct, frozen=True):
+    """How far the ranks' clocks differ, by the ends of their collectives (rank_clocks)."""
+
+    apart_ns: int
+    """The largest difference between two clocks."""
+    residual_ns: int
+    """What remains of the differences once clocks are aligned."""
+    compared: int
+    """The number of ranks whose clocks could be compared."""
+    ranks: list[ClockAhead]
+
+
+class SlowLink(Struct, frozen=True):
+    """A group of ranks whose messages take longer on the wire than those of similar groups, with
+    the messages that cost most."""
+
+    ranks: list[int]
+    """The ranks of the group (id)"""
+    type: str
+    """The collective, or a send and receive."""
+    message_bytes: int
+    """The size of a message."""
+    wire_ns: int
+    """The median time on the wire."""
+    others_wire_ns: int
+    """The median in similar groups."""
+    excess_ns: int
+    """The extra time of all its slow messages in a step."""
+    saves_ns: int
+    """How much shorter a step would be without that extra time."""
 
 
 def of_row(kind: type[S], row: dict[str, Any], **given: Any) -> S:

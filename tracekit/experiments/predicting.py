@@ -114,7 +114,7 @@ class OnDevice(_Predictor):
         self._reason = ""
         try:
             replay = Replay(database, trace_id)
-            self._prices = Prices(replay, replay.window(*replay.place()))
+            self._prices = Prices(replay, replay.window(replay.window_id()))
             self.replayed_ns = self._prices.window_ns
         except TracekitError as error:
             self._reason = f"unknown: the trace cannot be replayed: {error}"
@@ -339,6 +339,6 @@ def promises_of(found: Examination) -> Promises:
         if found.gains is None:
             return 0.0
         replay = found.gains.replay
-        return Prices(replay, replay.window(*found.place)).price(*changes).share
+        return Prices(replay, replay.window(found.window_id)).price(*changes).share
 
     return Promises(found.fixes, "; ".join(found.analysis.verdict.why), price)

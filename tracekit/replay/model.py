@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -27,6 +27,19 @@ class Price(Struct, frozen=True):
         if self.saves_ns <= part_ns:
             return Price(self.saves_ns, part_ns)
         return Price(max(0, self.saves_ns - (self.of_ns - part_ns)), part_ns)
+
+
+class WindowId(NamedTuple):
+    """Which window of a trace's replay."""
+
+    kind: str
+    """`gpu_active`, `trace`, `step` or `range`."""
+    number: int
+    """Of the device (`gpu_active`), of the step or of the range; 0 for `trace`, which is one window
+    for all devices."""
+
+
+WHOLE_TRACE = WindowId("trace", 0)
 
 
 class Gains(Struct, frozen=True):

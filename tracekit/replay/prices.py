@@ -21,9 +21,9 @@ from tracekit.causes import CAUSES, LIMITS, UNKNOWN_LIMIT
 from tracekit.database.remedies import Remedy, all_remedies, find_remedy
 from tracekit.replay.grammar import BATCH, REMEDY, STEADY, Change, parse, times
 from tracekit.replay.graph.arrays import shorter
-from tracekit.replay.model import Causal, Gains, Price, largest_first
+from tracekit.replay.model import Causal, Gains, Price, WindowId, largest_first
 from tracekit.replay.one_offs import OneOff
-from tracekit.replay.replay import Replay, WindowId
+from tracekit.replay.replay import Replay
 from tracekit.replay.simulator import Scale
 from tracekit.replay.windows import MarkedWindows, ReplayedWindow
 
@@ -74,19 +74,13 @@ class WindowGains:
         found: list[float] = shorter(self._replayed_ns, self.replay.lengths(run)).tolist()
         return found
 
-    def gains(self, kind: str, number: int) -> Gains:
-        """The gains in a window.
-
-        Args:
-            kind: `gpu_active`, `trace`, `step` or `range`.
-            number: of the device (`gpu_active`), of the step or of the range; unused for `trace`,
-                which is one window for all devices.
-        """
-        window = self.replay.window_ids[kind, 0 if kind == "trace" else number]
+    def gains(self, window_id: WindowId) -> Gains:
+        """The gains in a window."""
+        window = self.replay.index_of[window_id]
         removed = {name: gain[window] for name, gain in self._removed.items()}
         # Where work waits while another window has a one-off, the window is shorter with it.
         one_offs_ns = 0 if self._once_ns is None else max(0, int(self._once_ns[window]))
-        device_ns = sum(each.excess_ns for each in self._on_device(kind, number))
+        device_ns = sum(each.excess_ns for each in self._on_device(window_id))
         return Gains(
             window_ns=int(self._window_ns[window]),
             **{name: gain[window] for name, gain in self._gained.items()},
@@ -98,20 +92,20 @@ class WindowGains:
             recorder_ns=int(self._recorder_ns[window]) if self._has_cost else None,
         )
 
-    def _on_device(self, kind: str, number: int) -> list[OneOff]:
+    def _on_device(self, window_id: WindowId) -> list[OneOff]:
         """The window's one-offs that are GPU ops."""
-        found = [each for each in self.replay.one_offs if not each.on_host]
-        window = self.replay.windows[kind]
-        if not found or not isinstance(window, MarkedWindows):
-            return found
-        ops = set(window.ops(number).tolist())
-        return [each for each in found if each.ops <= ops]
+        one_offs = [one_off for one_off in self.replay.one_offs if not one_off.on_host]
+        windows = self.replay.windows[window_id.kind]
+        if not one_offs or not isinstance(windows, MarkedWindows):
+            return one_offs
+        ops = set(windows.ops(window_id.number).tolist())
+        return [one_off for one_off in one_offs if one_off.ops <= ops]
 
-    def causal(self, kind: str, number: int, flip: float | None) -> Causal:
+    def causal(self, window_id: WindowId, flip: float | None) -> Causal:
         """The gains, with the critical path and the speed at which the verdict flips."""
-        window, graph = self.replay.window(kind, number), self.replay.graph
+        window, graph = self.replay.window(window_id), self.replay.graph
         path = window.path(self.replay.run(STEADY))
-        gains = self.gains(kind, number)
+        gains = self.gains(window_id)
         return Causal(
             gains=gains,
             flip=flip,
@@ -250,9 +244,9 @@ class Speed(Struct, frozen=True):
     """The gain from halving communication alone."""
 
 
-def speeds(replay: Replay, place: WindowId) -> list[Speed]:
+def speeds(replay: Replay, window_id: WindowId) -> list[Speed]:
     """A window at all combinations of the speeds."""
-    prices = Prices(replay, replay.window(*place))
+    prices = Prices(replay, replay.window(window_id))
     has_network = "communication" in replay.work_ns
     networks = _NETWORK_SPEEDS if has_network else (1.0,)
 

@@ -14,6 +14,7 @@ from tracekit.replay.changes import Remedies, apply
 from tracekit.replay.grammar import STEADY, Change, parse, times
 from tracekit.replay.graph.arrays import Ints, shorter, sums
 from tracekit.replay.graph.build import build
+from tracekit.replay.model import WHOLE_TRACE, WindowId
 from tracekit.replay.one_offs import OneOff, one_offs_of, without
 from tracekit.replay.recorder import RecorderCost, estimated, fitted
 from tracekit.replay.simulator import Run, Scale, Simulator
@@ -27,9 +28,6 @@ from tracekit.replay.windows import (
     typical,
     whole,
 )
-
-# A window's kind, and the number of its device (`gpu_active`), step or range; 0 for `trace`.
-WindowId = tuple[str, int]
 
 
 class Replay:
@@ -86,15 +84,15 @@ class Replay:
         estimate = estimated(row["cost_ns"] or 0, self.graph)
         if not profiled_ns or not unprofiled_ns:
             return estimate
-        kind, number = self.place()
-        window = self.window(kind, number)
+        window_id = self.window_id()
+        window = self.window(window_id)
 
         def length(cost: RecorderCost) -> int:
             return window.length(self.run(base=cost.removed_from(self.steady)))
 
         recorded_ns = length(RecorderCost())
         dilation = profiled_ns / unprofiled_ns
-        if kind == "step" and dilation > 1:
+        if window_id.kind == "step" and dilation > 1:
             dilation = recorded_ns / unprofiled_ns
         # Recording makes nothing shorter: steps differ.
         return fitted(max(1.0, dilation), recorded_ns, estimate.pace, length)
@@ -179,44 +177,45 @@ class Replay:
         return found
 
     @cached_property
-    def window_ids(self) -> dict[WindowId, int]:
-        """The place of each window in `lengths`."""
+    def index_of(self) -> dict[WindowId, int]:
+        """The index of each window in `lengths`."""
         ids = [
-            (kind, self._devices[number] if kind == "gpu_active" else number)
+            WindowId(kind, self._devices[number] if kind == "gpu_active" else number)
             for kind, windows in self.windows.items()
             for number in range(len(windows))
         ]
-        return {each: place for place, each in enumerate(ids)}
+        return {window_id: index for index, window_id in enumerate(ids)}
 
     def lengths(self, run: Run) -> Ints:
         """The lengths of all windows in a replay, in ns."""
         return np.concatenate([each.lengths(run) for each in self.windows.values()])
 
-    def window(self, kind: str, number: int) -> ReplayedWindow:
-        """A window, whose length and critical path any replay gives. `number` is ignored for
-        `trace`, and for `gpu_active` without GPU ops, which is the same window."""
+    def window(self, window_id: WindowId) -> ReplayedWindow:
+        """A window, whose length and critical path any replay gives. Without GPU ops, `gpu_active`
+        is the whole trace."""
+        kind, number = window_id
         if kind == "trace" or (kind == "gpu_active" and not self.graph.ops):
             return ReplayedWindow(self.windows["trace"], 0)
         at = self._devices.index(number) if kind == "gpu_active" else number
         return ReplayedWindow(self.windows[kind], at)
 
-    def place(self, window: str | None = None, at: int | None = None) -> WindowId:
-        """The kind and number of `gpu_active`, `trace` or a step by its name; by default of the
-        verdict's window. Among ranges, it is the one numbered `at`, or that of median length."""
+    def window_id(self, window: str | None = None, at: int | None = None) -> WindowId:
+        """Which window `gpu_active`, `trace` or the name of a step means; by default the verdict's.
+        Among ranges, it is the one numbered `at`, or that of median length."""
         if self.ranges is not None and window not in ("gpu_active", "trace"):
             lengths = self.ranges.lengths(self.run(STEADY)).tolist()
-            return "range", typical(lengths, at)
+            return WindowId("range", typical(lengths, at))
         step = self.typical_step() if window is None and self.graph.ops else None
         if window not in (None, "gpu_active", "trace"):
             step = self.steps.names.index(window)
         if step is not None:
-            return "step", step
+            return WindowId("step", step)
         is_trace = window == "trace" or not self.graph.ops
-        return ("trace", 0) if is_trace else ("gpu_active", self._main_device())
+        return WHOLE_TRACE if is_trace else WindowId("gpu_active", self._main_device())
 
     def bounds(self, kind: str = "gpu_active") -> ReplayedWindow:
         """The GPU-active span of the main device, or the whole trace."""
-        return self.window(*self.place(kind))
+        return self.window(self.window_id(kind))
 
     def _main_device(self) -> int:
         query = "SELECT device_id FROM main_device WHERE trace_id = getvariable('trace')"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from tracekit.causes import OF_MEMORY
+from tracekit.causes import words
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.records import Shown
@@ -107,7 +107,8 @@ def require_times(database: Session, trace_id: int) -> None:
     if any(row["code"] == "memory_snapshot" for row in database.ask("health", trace=trace_id)):
         path = database.ask("overview", trace=trace_id)[0]["path"]
         raise TracekitError(
-            f"{path}: is a memory snapshot, which tells nothing of time: ask {OF_MEMORY}"
+            f"{path}: is a memory snapshot, which tells nothing of time: "
+            f"ask {words('commands')['memory']}"
         )
 
 
@@ -129,7 +130,7 @@ def what_if(
     with stage("replaying"):
         ranges, at = (window and range_of(database, trace_id, window)) or (None, None)
         replay = Replay(database, trace_id, ranges)
-        chosen = replay.window(*replay.place(window, at))
+        chosen = replay.window(replay.window_id(window, at))
         before, after = replay.measured(), replay.run(*changes)
         path, price = chosen.path(after), Prices(replay, chosen).price(*changes)
         return WhatIf(

@@ -15,10 +15,11 @@ from rich.text import Text
 
 from tracekit.causes import words
 from tracekit.database.remedies import marked
+from tracekit.evidence.model import Collectives
 from tracekit.reporters.parts import best_of, bound_text, devices_of, short_bound
 from tracekit.reporters.terminal import WIDTH, Cell, Name, clipped_start, console, section, table
 from tracekit.text import counted, duration, lowered, percent, printable, share, size
-from tracekit.verdict.model import Analysis, Collectives, RunVerdict
+from tracekit.verdict.model import Analysis, RunVerdict
 from tracekit.verdict.regime import UNKNOWN, split_bound
 from tracekit.verdict.run_words import no_verdict, whole
 
@@ -222,17 +223,12 @@ def _length(run: RunVerdict) -> str:
 
 
 def _savings(out: Console, run: RunVerdict) -> None:
-    rows = []
-    for each in run.savings[:_SAVINGS]:
-        on = f"rank {each.rank}" if each.rank is not None else "all ranks"
-        what = {
-            "straggler": f"rank {each.rank} takes as long as the others",
-            "stragglers": "every rank takes as long as the others",
-            "pipeline-bubble": "no stage of the pipeline waits for another one",
-            "slow-link": "the slow link is as fast as the others",
-            "network": "collectives take no time once all ranks have come",
-        }.get(each.remove, f"no {words('limited').get(each.remove, each.remove)} on {on}")
-        rows.append((percent(each.share), duration(each.saves_ns), what))
+    rows, limited, shortens = [], words("limited"), words("saving")
+    for saving in run.savings[:_SAVINGS]:
+        ranks = f"rank {saving.rank}" if saving.rank is not None else "all ranks"
+        without = f"no {limited.get(saving.remove, saving.remove)} on {ranks}"
+        what = shortens.get(saving.remove, without).format(saving.rank)
+        rows.append((percent(saving.share), duration(saving.saves_ns), what))
     out.print(table([">", ">", ""], rows))
 
 

@@ -1,4 +1,4 @@
-"""What a verdict is made from, step by step, and what a doubt about it is."""
+"""What a verdict is made from, and what a doubt about it is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from tracekit.evidence.model import Evidence, Finding
+from tracekit.evidence.model import Evidence, Finding, Period
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
 from tracekit.verdict.regime import Bound
@@ -21,16 +21,21 @@ class Basis(Struct, frozen=True):
     """What bounds the window by its replays; None: no device was recorded, or there is nothing to
     replay."""
 
+    @property
+    def period(self) -> Period:
+        """The window that is judged."""
+        return self.evidence.period
+
     def finding(self, code: str) -> Finding | None:
         """The trace's finding of this code."""
         return next((each for each in self.evidence.health if each.code == code), None)
 
 
 class Case(Basis, frozen=True, kw_only=True):
-    """A verdict in the making, and what it rests on. Steps and doubts are functions of it."""
+    """A verdict in the making, and what it rests on. Refinements and doubts are functions of it."""
 
     verdict: Verdict
-    """As the steps so far leave it."""
+    """As the refinements so far leave it."""
 
 
 class Doubt(Struct, frozen=True):

@@ -60,7 +60,7 @@ def _takes_turns(case: Case) -> str | None:
 
 
 def _overlaps_streams(case: Case) -> str | None:
-    gpu, gains, bound = case.evidence.gpu, case.evidence.gains, case.bound
+    gpu, gains, bound = case.period.gpu, case.period.gains, case.bound
     if gpu is None or gains is None or bound is None:
         return None
     # A recorder's estimated cost may be longer than the time in which the device idles.
@@ -74,7 +74,7 @@ def _overlaps_streams(case: Case) -> str | None:
 
 
 def _differs_by_time(case: Case) -> str | None:
-    gpu, idle, gains = case.evidence.gpu, case.evidence.idle, case.evidence.gains
+    gpu, idle, gains = case.period.gpu, case.period.idle, case.period.gains
     if gpu is None or idle is None or gains is None:
         return None
     side = side_by_time(gpu, idle, gains)
@@ -88,7 +88,7 @@ def _differs_by_time(case: Case) -> str | None:
 
 
 def _waits_unexplained(case: Case) -> str | None:
-    gains = case.evidence.gains
+    gains = case.period.gains
     if gains is None or gains.unknown < case.thresholds.doubtful_share:
         return None
     return (
@@ -99,12 +99,12 @@ def _waits_unexplained(case: Case) -> str | None:
 
 def _exceeds_margin(case: Case) -> bool:
     """Whether waits that the trace does not explain exceed the difference between the sides."""
-    gains = case.evidence.gains
+    gains = case.period.gains
     return gains is not None and gains.unknown > abs(case.verdict.margin or 0.0)
 
 
 def _may_wait_for_ranks(case: Case) -> str | None:
-    gpu, span = case.evidence.gpu, case.evidence.window.span_ns
+    gpu, span = case.period.gpu, case.period.window.span_ns
     if gpu is None or gpu.exposed_comm_ns < case.thresholds.rank_share * span or not span:
         return None
     return (
@@ -114,7 +114,7 @@ def _may_wait_for_ranks(case: Case) -> str | None:
 
 
 def _communicates_beyond_margin(case: Case) -> bool:
-    gpu, span_ns = case.evidence.gpu, case.evidence.window.span_ns
+    gpu, span_ns = case.period.gpu, case.period.window.span_ns
     return gpu is not None and gpu.exposed_comm_ns > abs(case.verdict.margin or 0.0) * span_ns
 
 
@@ -144,17 +144,16 @@ def _repeats_little(case: Case) -> str | None:
 def _stands_alone(case: Case) -> str | None:
     """A single pass, a single marked step, however often its work repeats, or a run without steps
     that captures graphs again."""
-    evidence, repetition = case.evidence, case.evidence.repetition
+    evidence, period, repetition = case.evidence, case.period, case.evidence.repetition
     if is_single_pass(repetition, case.thresholds):
         return "A single pass was recorded: no second one shows how much of it is usual."
     advised = find_remedy(evidence.advised_remedy or "")
-    if evidence.window.kind != "step" and advised and advised.may_end:
+    if period.window.kind != "step" and advised and advised.may_end:
         return "A longer recording shows whether the run goes on capturing graphs."
     if repetition is None or repetition.steps > 1:
         return None
     # A host without a device is judged over all of its steps.
-    of_step = evidence.window.kind == "step" or (evidence.gpu is None and repetition.steps == 1)
-    if not of_step:
+    if period.window.kind != "step" and (period.gpu is not None or repetition.steps != 1):
         return None
     passes = f", with {repetition.passes} passes" if repetition.passes > 1 else ""
     return f"One step is marked{passes}: no second one shows how much of it is usual."
@@ -185,7 +184,7 @@ def _has_two_states(case: Case) -> str | None:
 
 def _is_uneven(case: Case) -> str | None:
     """A step in which the same work took the device far less time than in the judged one."""
-    gpu, window = case.evidence.gpu, case.evidence.window
+    gpu, window = case.period.gpu, case.period.window
     if gpu is None or window.kind != "step":
         return None
     least_ns = (1 - 1 / case.thresholds.cold_step_ratio) * window.span_ns
@@ -200,8 +199,8 @@ def _is_uneven(case: Case) -> str | None:
 
 
 def _is_mostly_once(case: Case) -> str | None:
-    gains, repetition = case.evidence.gains, case.evidence.repetition
-    once_ns = excess_in(case.evidence.window, case.evidence.one_offs)
+    gains, repetition = case.period.gains, case.evidence.repetition
+    once_ns = excess_in(case.period.window, case.evidence.one_offs)
     if gains is None or once_ns <= gains.window_ns:
         return None
     has_steps = repetition and repetition.steps >= case.thresholds.fewest_alike
@@ -224,27 +223,29 @@ def _steps_differ(case: Case) -> str | None:
 
 def _is_unrecorded(case: Case) -> str | None:
     """Short stretches in which nothing was recorded count as Python's; that is a guess."""
-    verdict, evidence = case.verdict, case.evidence
+    verdict, period = case.verdict, case.period
     if verdict.bottleneck == UNRECORDED:
         return "Where nothing was recorded, the host may have worked or waited: nobody knows."
     if verdict.bottleneck != "python" or verdict.regime != OVERHEAD:
         return None
-    if evidence.host is not None:
-        times = (evidence.host.untraced_ns, evidence.host.python_ns)
-    elif evidence.idle is not None:
-        times = (evidence.idle.causes.get("untraced", 0), evidence.idle.causes.get("python", 0))
+    if period.host is not None:
+        times = (period.host.untraced_ns, period.host.python_ns)
+    elif period.idle is not None:
+        times = (
+            period.idle.causes.get("untraced", 0),
+            period.idle.causes.get("python", 0),
+        )
     if not (guessed := guessed_ns(*times, case.thresholds)):
         return None
-    saved = evidence.gains.removed.get("python") if evidence.gains else None
-    if evidence.gains and saved:
+    saved = period.gains.removed.get("python") if period.gains else None
+    if period.gains and saved:
         # The rest was in longer stretches.
-        guessed = min(guessed, round(saved * evidence.gains.window_ns))
+        guessed = min(guessed, round(saved * period.gains.window_ns))
     return f"For {duration(guessed)} of it nothing was recorded on the thread: Python is a guess."
 
 
 def _has_other_clock(case: Case) -> str | None:
-    causal = case.evidence.causal
-    shift_ns = causal.clock_shift_ns if causal else 0
+    shift_ns = case.evidence.clock_shift_ns
     if shift_ns < -case.thresholds.wait_ns:
         return (
             f"For the replay, {duration(-shift_ns)} were taken from the device's times: calls "
@@ -260,8 +261,8 @@ def _has_other_clock(case: Case) -> str | None:
 
 def _limit_is_open(case: Case) -> str | None:
     """On a host without a device: shapes do not show whether math or memory limits the work."""
-    host = case.evidence.host
-    if case.evidence.gpu is not None or host is None:
+    host = case.period.host
+    if case.period.gpu is not None or host is None:
         return None
     if case.verdict.bottleneck not in ("math", "memory-bandwidth"):
         return None
@@ -278,7 +279,7 @@ def _limit_is_open(case: Case) -> str | None:
 
 def _may_hide_work(case: Case) -> str | None:
     """A call to another worker need not block its thread: unrecorded work may go on."""
-    bottleneck, host = case.verdict.bottleneck, case.evidence.host
+    bottleneck, host = case.verdict.bottleneck, case.period.host
     if bottleneck != "communication" or host is None or not waits_for_workers(host):
         return None
     return (
@@ -304,8 +305,8 @@ def _slowed_host(case: Case) -> str | None:
 def _unlinked(case: Case) -> str | None:
     """The device waits long, in the judged window, for ops of unknown launch: the host may have
     been late."""
-    idle, least_ns = case.evidence.idle, case.thresholds.doubtful_share
-    if idle is None or idle.unlinked_ns < least_ns * case.evidence.window.span_ns:
+    idle, least_ns = case.period.idle, case.thresholds.doubtful_share
+    if idle is None or idle.unlinked_ns < least_ns * case.period.window.span_ns:
         return None
     found = case.finding("unlinked_gpu_ops")
     return "Some GPU ops have no launch in the trace." if found else None
@@ -313,7 +314,7 @@ def _unlinked(case: Case) -> str | None:
 
 def _mostly_unlinked(case: Case) -> str | None:
     """The replay does not know which host work most GPU ops wait for."""
-    gpu = case.evidence.gpu
+    gpu = case.period.gpu
     is_most = gpu and gpu.linked < (1 - case.thresholds.unlinked_majority) * gpu.gpu_ops
     return "low" if is_most else None
 

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from tracekit.causes import (
     LIMITS,
-    OF_MEMORY,
     UNKNOWN_LIMIT,
     UNRECORDED,
     in_switches_of,
@@ -21,7 +20,7 @@ from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.case import Basis, Case
 from tracekit.verdict.confidence import with_doubts
-from tracekit.verdict.judge_host import RECORD_DEVICE, judge_host, times_of, unknown
+from tracekit.verdict.judge_host import judge_host, times_of, unknown
 from tracekit.verdict.model import Saving, Verdict
 from tracekit.verdict.next_steps import is_captured, next_step
 from tracekit.verdict.once import named_rest, named_window, steady_reason
@@ -39,26 +38,10 @@ from tracekit.verdict.regime import (
 from tracekit.verdict.sentences import headline, kinds_of, recorded_meanwhile
 from tracekit.verdict.windows import is_anecdote, is_few, outside, step_sentences, window_sentences
 
-_WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
-_MORE_WORK = "Record more of the run: {warm}."
-_UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
-_MEANWHILE = "Look at what ran in these waits: `tracekit query unrecorded_waits`."
-_RECORD_CALLS = "Record the host's calls, too: {no_runtime_calls}."
-_RECORD_LAUNCHES = (
-    "Record the runtime's calls, too: operators and GPU ops are in the trace, but no call between "
-    "them."
-)
-_KEEP_LINKS = (
-    "Get the file as the profiler wrote it: no GPU op has the correlation of the call that "
-    "launched it."
-)
-_RECORD_OPERATORS = "Record operators ({no_operators}) to see what the host does between its calls."
-_RECORD_STACKS = "Record Python stacks ({no_stacks}) to see which lines the time goes to."
 _NOTHING = ("The trace has neither GPU ops nor operators", ": there is nothing to judge")
 _SNAPSHOT = (
     "This is a memory snapshot", ": it tells who holds memory, and nothing of where time goes"
 )  # fmt: skip
-_ASK_MEMORY = f"See who holds it: {OF_MEMORY}."
 # Causes of which the host's time is waiting.
 _WAITING = ("sync", "copy")
 # Times of a device, and of its idle time: fields without `_ns`.
@@ -67,39 +50,41 @@ _OF_IDLE = ("host_late", "device", "unlinked", "after_last_op")
 
 
 def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
-    """The verdict on a window: what bounds it, and the steps that follow from that."""
+    """The verdict on a window: what bounds it, refined by what follows from that."""
     evidence = without_recorder(evidence)
     basis = Basis(evidence, thresholds, _bound(evidence, thresholds))
     case = Case(evidence, thresholds, basis.bound, verdict=_judged(basis))
-    for step in STEPS:
-        case = replace(case, verdict=step(case))
+    for refined in REFINEMENTS:
+        case = replace(case, verdict=refined(case))
     return case.verdict
 
 
 def _bound(evidence: Evidence, thresholds: Thresholds) -> Bound | None:
-    gains = evidence.gains
-    if evidence.gpu is None or gains is None or not gains.window_ns or not evidence.window.span_ns:
+    period, gains = evidence.period, evidence.period.gains
+    if period.gpu is None or gains is None or not gains.window_ns or not period.window.span_ns:
         return None
-    return bound_of(evidence, thresholds)
+    return bound_of(period, thresholds)
 
 
 def _judged(basis: Basis) -> Verdict:
     """The regime and the bottleneck with their reasons; a first sentence if there is no regime."""
-    evidence = basis.evidence
-    if evidence.gpu is not None and evidence.gains is not None:
+    evidence, period = basis.evidence, basis.period
+    if period.gpu is not None and period.gains is not None:
         return _judge_device(basis)
-    if evidence.gpu is not None:
+    if period.gpu is not None:
         reason = ("The run cannot be replayed", f": {evidence.no_replay}")
-        why = [f"{_busy(evidence)}."]
-        return unknown(evidence.window, why, reason, {}, [_UNEXPLAINED])
-    if evidence.host is not None:
-        return judge_host(evidence.window, evidence.host, basis.thresholds)
+        why = [f"{_busy(period)}."]
+        return unknown(period.window, why, reason, {}, [words("next")["idle_gaps"]])
+    if period.host is not None:
+        return judge_host(period.window, period.host, basis.thresholds)
     is_snapshot = any(finding.code == "memory_snapshot" for finding in evidence.health)
-    reason, ask = (_SNAPSHOT, _ASK_MEMORY) if is_snapshot else (_NOTHING, RECORD_DEVICE)
-    return unknown(evidence.window, [], reason, {}, [ask])
+    if is_snapshot:
+        ask = f"See who holds it: {words('commands')['memory']}."
+        return unknown(period.window, [], _SNAPSHOT, {}, [ask])
+    return unknown(period.window, [], _NOTHING, {}, [words("next")["record_device"]])
 
 
-# -- steps -----------------------------------------------------------------------------------------
+# -- refinements -----------------------------------------------------------------------------------
 
 
 def _with_reasons(case: Case) -> Verdict:
@@ -114,14 +99,14 @@ def _with_reasons(case: Case) -> Verdict:
 
 def _with_next(case: Case) -> Verdict:
     """What to record next time: a warm run first, and last what a guess was made instead of."""
-    verdict, gains, first, last = case.verdict, case.evidence.gains, [], []
+    verdict, gains, first, last = case.verdict, case.period.gains, [], []
     if case.finding("cold_start"):
-        first = [_WARM_RUN]
+        first = [words("next")["warm_run"]]
     if verdict.margin is not None and verdict.bottleneck in ("python", UNRECORDED):
         if gains is not None and not gains.work_ns.get("dispatch"):
-            last = [_RECORD_OPERATORS]
+            last = [words("next")["record_operators"]]
         elif case.finding("no_stacks"):
-            last = [_RECORD_STACKS]
+            last = [words("next")["record_stacks"]]
     return replace(verdict, try_next=[*first, *verdict.try_next, *last])
 
 
@@ -153,7 +138,7 @@ def _switched(case: Case, text: str) -> str:
 
 
 # Each returns the verdict that follows from a case.
-STEPS: tuple[Callable[[Case], Verdict], ...] = (
+REFINEMENTS: tuple[Callable[[Case], Verdict], ...] = (
     _with_reasons,
     _with_next,
     _with_headline,
@@ -177,8 +162,9 @@ def judge_briefly(period: Period, thresholds: Thresholds) -> tuple[str, str | No
 
 
 def _judge_device(basis: Basis) -> Verdict:
-    evidence, bound, thresholds = basis.evidence, basis.bound, basis.thresholds
-    window, gpu, idle, gains = evidence.window, evidence.gpu, evidence.idle, evidence.gains
+    evidence, period = basis.evidence, basis.period
+    bound, thresholds = basis.bound, basis.thresholds
+    window, gpu, idle, gains = period.window, period.gpu, period.idle, period.gains
     assert gpu is not None and idle is not None and gains is not None
     span = window.span_ns
     of_idle = {f"idle_{name}": ns for name, ns in times_of(idle, _OF_IDLE).items()}
@@ -192,7 +178,7 @@ def _judge_device(basis: Basis) -> Verdict:
         for name, ns in saved_ns.items()
         if ns > 0
     ]
-    busy = steady_reason(basis) or (_busy(evidence), "")
+    busy = steady_reason(basis) or (_busy(period), "")
     if bound is None:
         return unknown(window, [], busy, fractions, [], savings)
     why = [f"{busy[0]}{busy[1]}."]
@@ -204,7 +190,7 @@ def _judge_device(basis: Basis) -> Verdict:
     if is_short or is_anecdote(bottleneck, evidence.ops, evidence.repetition, thresholds):
         count = "1 GPU op was" if evidence.ops == 1 else f"{evidence.ops} GPU ops were"
         reason = (f"Only {count} recorded, too few to represent a run", "")
-        return unknown(window, why, reason, fractions, [_MORE_WORK], savings)
+        return unknown(window, why, reason, fractions, [words("next")["more_work"]], savings)
     if bottleneck is None:
         # The largest of the window's parts, so that it can be looked up.
         ns, what = max(
@@ -219,11 +205,15 @@ def _judge_device(basis: Basis) -> Verdict:
             f"{share(ns, span)} of the window goes to {what}, which the trace does not explain",
             ": it could turn the verdict either way",
         )
-        unlinked = _RECORD_LAUNCHES if gains.work_ns.get("dispatch") else _RECORD_CALLS
-        unlinked = _KEEP_LINKS if evidence.has_calls else unlinked
-        next_ = [_MEANWHILE if known else _UNEXPLAINED if gpu.linked else unlinked]
-        if ns == idle.causes.get("untraced") and not gains.work_ns.get("dispatch"):
-            next_ = [_RECORD_OPERATORS, *next_]
+        has_operators = bool(gains.work_ns.get("dispatch"))
+        asks = ["record_launches" if has_operators else "record_calls"]
+        if evidence.has_calls:
+            asks = ["keep_links"]
+        if known or gpu.linked:
+            asks = ["unrecorded_waits" if known else "idle_gaps"]
+        if ns == idle.causes.get("untraced") and not has_operators:
+            asks = ["record_operators", *asks]
+        next_ = [words("next")[ask] for ask in asks]
         return unknown(window, why, reason, fractions, next_, savings, margin)
     gained = _gain_sentences(basis, bound, bottleneck)
     agrees = REGIMES[side_by_time(gpu, idle, gains)] == regime
@@ -244,7 +234,7 @@ def _advised(evidence: Evidence, bound: Bound) -> str | None:
     advice saves more than removing the slower side's whole bottleneck, or than halving the host's
     work, by taking away waits of a host that bounds the run: a replay without their time still has
     their order."""
-    gains, advised = evidence.gains, evidence.advised
+    gains, advised = evidence.period.gains, evidence.advised
     if advised is None or gains is None or bound.bottleneck is None:
         return None
     if bound.takes_turns:
@@ -257,24 +247,24 @@ def _advised(evidence: Evidence, bound: Bound) -> str | None:
 def _removed(evidence: Evidence) -> dict[str, float]:
     """What removing each cause gains, the most first; at least what the first advice against it
     gains."""
-    removed, advised = removed_of(evidence), evidence.advised
+    removed, advised = removed_of(evidence.period), evidence.advised
     if advised in _WAITING:
         removed[advised] = max(removed.get(advised, 0.0), evidence.advised_share)
     return largest_first(removed)
 
 
-def _busy(evidence: Evidence) -> str:
-    gpu, span = evidence.gpu, evidence.window.span_ns
+def _busy(period: Period) -> str:
+    gpu, span = period.gpu, period.window.span_ns
     assert gpu is not None
     return (
-        f"The GPU was busy for {share(gpu.busy_ns, span)} of {named_window(evidence.window)} "
+        f"The GPU was busy for {share(gpu.busy_ns, span)} of {named_window(period.window)} "
         f"({duration(gpu.busy_ns)} of {duration(span)})"
     )
 
 
 def _gain_sentences(basis: Basis, bound: Bound, bottleneck: str) -> list[str]:
-    evidence, thresholds = basis.evidence, basis.thresholds
-    gains, gpu, window = evidence.gains, evidence.gpu, named_rest(basis)
+    thresholds, window = basis.thresholds, named_rest(basis)
+    gains, gpu = basis.period.gains, basis.period.gpu
     assert gains is not None and gpu is not None
     busy = steady_busy_ns(gpu, gains) / max(1, gains.window_ns)
     host, device = _gained(gains.host, thresholds), _gained(gains.device, thresholds)
@@ -298,7 +288,7 @@ def _gain_sentences(basis: Basis, bound: Bound, bottleneck: str) -> list[str]:
             )
         else:
             sentences.append(f"Neither helps much; {by_time}.")
-    removed = _removed(evidence)
+    removed = _removed(basis.evidence)
     if (saved := removed.get(bottleneck, 0.0)) > 0:
         others = [
             f"{name} {percent(gain)}"
@@ -318,20 +308,20 @@ def _gain_sentences(basis: Basis, bound: Bound, bottleneck: str) -> list[str]:
 def _lesser_sentences(case: Case) -> list[str]:
     """How far the other side is from bounding the window, and how launches reach the device."""
     evidence, thresholds, bound = case.evidence, case.thresholds, case.bound
-    causal, launch = evidence.causal, evidence.launch
-    assert causal is not None and bound is not None
+    launch, gains, flip = evidence.launch, evidence.period.gains, evidence.flip
+    assert gains is not None and bound is not None
     is_host, sentences = bound.side == "host", []
-    if causal.flip is not None and causal.flip <= thresholds.told_flip and not bound.by_time:
+    if flip is not None and flip <= thresholds.told_flip and not bound.by_time:
         side, other = ("host", "GPU") if is_host else ("GPU", "host")
         sentences.append(
             f"The {other} becomes the bottleneck only if the {side} gets about "
-            f"{causal.flip:.2g} times faster."
+            f"{flip:.2g} times faster."
         )
-    captured, graph = is_captured(launch, thresholds), causal.gains.cuda_graph
+    captured, graph = is_captured(launch, thresholds), gains.cuda_graph
+    rest = named_rest(case)
     if is_host and graph >= thresholds.named_gain and not captured:
         sentences.append(
-            f"With free launches, as in a CUDA graph, {named_rest(case)} would be "
-            f"{_gained(graph, thresholds)}."
+            f"With free launches, as in a CUDA graph, {rest} would be {_gained(graph, thresholds)}."
         )
     if launch is not None:
         sentences.append(_launch_sentence(launch, thresholds))
@@ -348,9 +338,9 @@ def _exposed_sentences(gpu: Gpu, span_ns: int, thresholds: Thresholds) -> list[s
     if not most:
         return []
     parts = [
-        f"{share(ns, span_ns)}{'' if place else ' of the window'} ({duration(ns)})"
-        f"{'' if place else ' is'} exposed {what}"
-        for place, (ns, what, _) in enumerate(most)
+        f"{share(ns, span_ns)}{'' if number else ' of the window'} ({duration(ns)})"
+        f"{'' if number else ' is'} exposed {what}"
+        for number, (ns, what, _) in enumerate(most)
     ]
     lonely = most[0][2] if len(most) == 1 else "no compute overlaps them"
     return [f"{', '.join(parts)}: {lonely}."]

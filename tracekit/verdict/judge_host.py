@@ -16,7 +16,6 @@ from tracekit.verdict.model import Saving, Verdict
 from tracekit.verdict.next_steps import waits_for_workers
 from tracekit.verdict.regime import OVERHEAD, UNKNOWN, weigh
 
-RECORD_DEVICE = "Record the GPU, too: {no_gpu_ops}."
 # As queries/host/cpu_time.sql names it.
 _METRICS = "metrics of CUPTI"
 # Times of a host thread: fields without `_ns`.
@@ -87,7 +86,7 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
             f"This job uses the GPU ({host.device_evidence}), whose work was not recorded",
             ": the trace cannot tell whether the device or the host is the bottleneck",
         )
-        return unknown(window, why, reason, fractions, [RECORD_DEVICE])
+        return unknown(window, why, reason, fractions, [words("next")["record_device"]])
     if not span or explained_ns < thresholds.recorded_share * span:
         reason = (
             f"{counted(host.operators, 'operator')} and the other recorded slices cover only "

@@ -12,6 +12,8 @@ from msgspec import Struct, field
 
 from tracekit.advice.model import Advice
 from tracekit.evidence.model import (
+    Clocks,
+    Collectives,
     Gpu,
     HostThread,
     Idle,
@@ -19,7 +21,9 @@ from tracekit.evidence.model import (
     OneOffEvent,
     Period,
     Phase,
+    SlowLink,
     Trace,
+    WaitingRank,
     Window,
 )
 from tracekit.records import Shown
@@ -222,9 +226,8 @@ class LateRank(Struct, frozen=True):
     rank: int | None
     trace_id: int
     held_up_ns: int
-    """For how long all others together waited for it in all steps
-    (tracekit/replay/ranks/stragglers.py); for a stage of a pipeline, how much less they would wait
-    if it took as long as the other stages."""
+    """For how long all others together waited for it in all steps; for a stage of a pipeline, how
+    much less they would wait if it took as long as the other stages."""
     times_last: int
     """The number of collectives in which it came last."""
     cause: str | None
@@ -238,84 +241,6 @@ class LateRank(Struct, frozen=True):
     """How much shorter a step of the run would be if it took as long as the others."""
     in_pipeline: bool = False
     """Whether the others wait for it in sends and receives, not in collectives."""
-
-
-class WaitingRank(Struct, frozen=True):
-    """A rank with its waiting time in collectives, and the rank for which it waited longest."""
-
-    rank: int | None
-    trace_id: int
-    waited_ns: int
-    """How long it waited in collectives."""
-    awaited_rank: int | None
-    """The rank for which it waited longest."""
-    awaited_trace_id: int | None
-    """That rank's trace."""
-    awaited_ns: int
-    """How long it waited for that rank."""
-    length_ns: int
-    """From when the rank begins the first step until it has completed the last."""
-
-
-class Collectives(Struct, frozen=True):
-    """The collectives that several of the ranks took part in."""
-
-    count: int
-    """The number of matched collectives."""
-    exchanges: int
-    """Sends with their receives."""
-    matched_by: dict[str, int]
-    """The number of matches for each way of matching."""
-    left_out: int
-    """Collectives that could not be matched without contradiction."""
-    waited_ns: int
-    """All ranks' waits in collectives; those in sends and receives are the run's `bubble_ns`."""
-    wire_ns: int
-    """Time on the wire, each collective once: the duration on the rank that came last."""
-    bandwidth: list[dict[str, Any]]
-    """By type, size and group (queries/communication/link_bandwidth.sql)."""
-
-
-class ClockAhead(Struct, frozen=True):
-    """How far a rank's clock is ahead of the median rank's; negative: behind."""
-
-    rank: int | None
-    ahead_ns: int
-    """Negative: behind."""
-    residual_ns: int
-    """The difference between the ends of collectives that remains once clocks are aligned."""
-
-
-class Clocks(Struct, frozen=True):
-    """How far the ranks' clocks differ, by the ends of their collectives (rank_clocks)."""
-
-    apart_ns: int
-    """The largest difference between two clocks."""
-    residual_ns: int
-    """What remains of the differences once clocks are aligned."""
-    compared: int
-    """The number of ranks whose clocks could be compared."""
-    ranks: list[ClockAhead]
-
-
-class SlowLink(Struct, frozen=True):
-    """A group of ranks whose messages take longer on the wire than those of similar groups, with
-    the messages that cost most."""
-
-    ranks: list[int]
-    """The ranks of the group (id)"""
-    type: str
-    """The collective, or a send and receive."""
-    message_bytes: int
-    """The size of a message."""
-    wire_ns: int
-    """The median time on the wire."""
-    others_wire_ns: int
-    """The median in similar groups."""
-    excess_ns: int
-    """The extra time of all its slow messages in a step."""
-    saves_ns: int
-    """How much shorter a step would be without that extra time."""
 
 
 class RunSaving(Struct, frozen=True):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from tracekit.causes import UNRECORDED, words
-from tracekit.evidence.model import Evidence, OneOffEvent, Period, Window
+from tracekit.evidence.model import CallSite, Evidence, OneOffEvent, Period, Window, of_row
 from tracekit.replay.model import Causal
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
@@ -24,7 +24,7 @@ _UNRECORDED = "unrecorded host time"
 
 def mostly_once(evidence: Evidence) -> str:
     """The start of the sentence where most of the window happened once: the rest is judged."""
-    gains, window = evidence.gains, evidence.window
+    gains, window = evidence.period.gains, evidence.period.window
     if gains is None or 2 * gains.one_offs_ns <= window.span_ns:
         return ""
     inside = ((excess_in(window, events), events) for events in _by_name(evidence).values())
@@ -52,10 +52,10 @@ def longest_once(
     is_once = shorter_ns >= thresholds.near_share * longer_ns and ns < causal.gains.window_ns
     if not is_once or 2 * ns <= judged.gpu.idle_ns:
         return None
-    place = longest["python_line"] or longest["module"] or longest["cpu_op"]
-    start_ns, cause, name = since_ns + longest["start_ns"], longest["cause"], longest["name"]
+    site = of_row(CallSite, longest)
+    start_ns, cause = since_ns + longest["start_ns"], longest["cause"]
     return OneOffEvent(
-        start_ns, ns, 0, ns, "stretch", "host", cause, name, place, longest["event_id"]
+        start_ns, ns, 0, ns, "stretch", "host", cause, site.name, site.where, longest["event_id"]
     )
 
 
@@ -76,8 +76,8 @@ def without_once(causal: Causal, event: OneOffEvent) -> Causal:
 def steady_reason(basis: Basis) -> tuple[str, str] | None:
     """What remains of the judged window without what happened once, and what that was; None: hardly
     anything was left out."""
-    evidence, least = basis.evidence, basis.thresholds.named_gain
-    gpu, gains, window = evidence.gpu, evidence.gains, evidence.window
+    evidence, period, least = basis.evidence, basis.period, basis.thresholds.named_gain
+    gpu, gains, window = period.gpu, period.gains, period.window
     if gpu is None or gains is None or gains.one_offs_ns < least * window.span_ns:
         return None
     alike = _by_name(evidence)
@@ -104,7 +104,7 @@ def named_window(window: Window) -> str:
 
 def named_rest(basis: Basis) -> str:
     """What gains are fractions of, in a sentence: the window, or what is left without one-offs."""
-    gains, window = basis.evidence.gains, basis.evidence.window
+    gains, window = basis.period.gains, basis.period.window
     if gains is None or gains.one_offs_ns < basis.thresholds.named_gain * window.span_ns:
         return named_window(window)
     return f"the {duration(gains.window_ns)} without one-offs"
@@ -112,13 +112,13 @@ def named_rest(basis: Basis) -> str:
 
 def is_headline_wait(basis: Basis) -> bool:
     """Whether this rank waits for others for so much of the window that it comes first."""
-    wait, span_ns = basis.evidence.rank_wait, basis.evidence.window.span_ns
+    wait, span_ns = basis.evidence.rank_wait, basis.period.window.span_ns
     return wait is not None and wait.wait_ns >= basis.thresholds.headline_share * span_ns
 
 
 def waits_for_rank(basis: Basis) -> str:
     """The start of the sentence if this rank waits for others for much of the window."""
-    wait, span_ns = basis.evidence.rank_wait, basis.evidence.window.span_ns
+    wait, span_ns = basis.evidence.rank_wait, basis.period.window.span_ns
     if wait is None or wait.wait_ns < basis.thresholds.rank_share * span_ns:
         return ""
     named = words("collective")
@@ -135,18 +135,21 @@ def waits_for_rank(basis: Basis) -> str:
 
 def without_rank_wait(evidence: Evidence) -> Evidence:
     """The evidence without the time in which this rank waits for others."""
-    gpu, causal, wait = evidence.gpu, evidence.causal, evidence.rank_wait
-    assert gpu is not None and causal is not None and wait is not None
+    period, wait = evidence.period, evidence.rank_wait
+    gpu, gains = period.gpu, period.gains
+    assert gpu is not None and gains is not None and wait is not None
     ns = min(wait.wait_ns, gpu.exposed_comm_ns)
-    gains = causal.gains
     share = ns / gains.window_ns
     # To halve the device's work, or to remove communication, shortens the wait, too.
     left = replace(gains.less("communication", share), device=max(0.0, gains.device - share / 2))
     return replace(
         evidence,
-        window=replace(evidence.window, span_ns=evidence.window.span_ns - ns),
-        gpu=replace(gpu, busy_ns=gpu.busy_ns - ns, exposed_comm_ns=gpu.exposed_comm_ns - ns),
-        causal=replace(causal, gains=left.without(ns)),
+        period=replace(
+            period,
+            window=replace(period.window, span_ns=period.window.span_ns - ns),
+            gpu=replace(gpu, busy_ns=gpu.busy_ns - ns, exposed_comm_ns=gpu.exposed_comm_ns - ns),
+            gains=left.without(ns),
+        ),
         rank_wait=None,
     )
 
@@ -257,7 +260,7 @@ def one_off_name(event: OneOffEvent) -> str:
 
 def _by_name(evidence: Evidence) -> dict[str, list[OneOffEvent]]:
     """The one-offs in the judged window, by name."""
-    window = evidence.window
+    window = evidence.period.window
     alike: dict[str, list[OneOffEvent]] = {}
     for each in evidence.one_offs:
         if each.start_ns < window.end_ns and each.start_ns + each.dur_ns > window.start_ns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tracekit.causes import UNRECORDED, in_words_of
+from tracekit.causes import UNRECORDED, in_words_of, words
 from tracekit.evidence.model import HostThread
 from tracekit.verdict.model import Analysis, WindowPart
 from tracekit.verdict.once import happened
@@ -44,11 +44,11 @@ def parts_of(analysis: Analysis) -> list[WindowPart]:
         parts = _without_queued(parts, analysis)
     else:
         parts = _of_host(host) if host is not None else []
-    word, words = analysis.trace.device_word, {"idle: untraced": _meanwhile(analysis)}
+    word, named = analysis.trace.device_word, {"idle: untraced": _meanwhile(analysis)}
     lasting = [part for part in parts if part.dur_ns > 0]
     plain = (in_words_of(word, plain_part(part.name, of_host=idle is None)) for part in lasting)
     return [
-        replace(part, name=words.get(part.name) or name)
+        replace(part, name=named.get(part.name) or name)
         for part, name in zip(lasting, plain, strict=True)
     ]
 
@@ -83,39 +83,9 @@ def _without_queued(parts: list[WindowPart], analysis: Analysis) -> list[WindowP
     ]
 
 
-# What the busiest thread of a trace without GPU ops does, in plain words.
-_DOES = {
-    "compute": "compute operators",
-    "python": "Python",
-    "runtime": "runtime calls",
-    "untraced": "nothing recorded",
-    "view": "views of tensors",
-}
-# The same of a device and of what it waits for.
-_WORDS = {
-    "communication, exposed": "communication",
-    "copies, exposed": "copies",
-    "copy": "copies",
-    "idle: input": "waits for input",
-    "idle: python": "waits for Python",
-    "idle: untraced": "waits, nothing recorded",
-    "idle: dispatch": "waits for dispatch",
-    "idle: launch": "waits for launch calls",
-    "idle: launch_latency": "launch latency",
-    "idle: runtime": "waits for runtime calls",
-    "idle: sync": "waits for synchronize",
-    "idle: copy": "waits for copy calls",
-    "idle: allocation": "waits for allocation",
-    "idle: compilation": "waits for compilation",
-    "idle: device": "gaps on the device",
-    "idle: unlinked": "gaps, launch unknown",
-    "idle: after_last_op": "after the last GPU op",
-}
-
-
 def plain_part(name: str, *, of_host: bool) -> str:
     """A part of a window in plain words; `of_host`: of a trace without GPU ops."""
-    return (_DOES if of_host else _WORDS).get(name, name)
+    return words("host_part" if of_host else "part").get(name, name)
 
 
 def _of_host(host: HostThread) -> list[WindowPart]:

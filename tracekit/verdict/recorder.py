@@ -27,30 +27,26 @@ Leaves = Callable[[Case, Finding], "str | None"]
 
 def bound_of_verdict(analysis: Analysis) -> Bound:
     """What bounds the window of a verdict, without the effects of the recorder."""
-    judged = analysis.judged
-    found = Evidence(
-        window=judged.window, gpu=judged.gpu, idle=judged.idle, causal=analysis.causal,
-        health=analysis.trace.health,
-    )  # fmt: skip
-    return bound_of(without_recorder(found), analysis.thresholds)
+    evidence = Evidence(period=analysis.judged, health=analysis.trace.health)
+    return bound_of(without_recorder(evidence).period, analysis.thresholds)
 
 
 def without_recorder(evidence: Evidence) -> Evidence:
     """The evidence without effects of the recorder: the first collective's wait for late ranks is
     not communication, and gaps in replays cost nothing."""
     findings = {each.code: each for each in evidence.health}
-    gpu, causal = evidence.gpu, evidence.causal
-    if evidence.host is not None and "truncated" in findings:
+    period = evidence.period
+    if period.host is not None and "truncated" in findings:
         # The last wait that was read need not be the last one.
-        evidence = replace(evidence, host=replace(evidence.host, last_wait_ns=None))
+        period = replace(period, host=replace(period.host, last_wait_ns=None))
     skew, gaps = findings.get("arrival_skew"), findings.get("recorder_gaps")
-    if skew and gpu and (skew.time_ns or 0) <= gpu.exposed_comm_ns:
-        left_ns = gpu.exposed_comm_ns - (skew.time_ns or 0)
-        evidence = replace(evidence, gpu=replace(gpu, exposed_comm_ns=left_ns))
-    if gaps and causal and "latency" in causal.gains.removed:
-        gains = causal.gains.less("latency", _share(gaps, evidence))
-        evidence = replace(evidence, causal=replace(causal, gains=gains))
-    return evidence
+    if skew and period.gpu and (skew.time_ns or 0) <= period.gpu.exposed_comm_ns:
+        left_ns = period.gpu.exposed_comm_ns - (skew.time_ns or 0)
+        period = replace(period, gpu=replace(period.gpu, exposed_comm_ns=left_ns))
+    if gaps and period.gains and "latency" in period.gains.removed:
+        gains = period.gains.less("latency", _share(gaps, evidence))
+        period = replace(period, gains=gains)
+    return replace(evidence, period=period)
 
 
 def without_queued(causal: Causal, window: Window, health: Sequence[Finding]) -> Causal:
@@ -73,20 +69,20 @@ def without_queued(causal: Causal, window: Window, health: Sequence[Finding]) ->
 def _share(finding: Finding, evidence: Evidence) -> float:
     """The finding's time as a fraction of the GPU-active span, which it concerns; a step has its
     part of it."""
-    windows = [*(each.window for each in evidence.windows), evidence.window]
+    windows = [*(each.window for each in evidence.windows), evidence.period.window]
     spans = [each.span_ns for each in windows if each.kind in ("gpu_active", "host_active")]
-    whole_ns = spans[0] if spans else evidence.window.span_ns
+    whole_ns = spans[0] if spans else evidence.period.window.span_ns
     return (finding.time_ns or 0) / whole_ns if whole_ns else 0.0
 
 
 def _cut(case: Case, finding: Finding) -> str:
     """The file is cut off. GPU events are written last: if there are none, they may be the missing
     part, and are if anything tells of a GPU."""
-    evidence = case.evidence
-    if evidence.gpu is not None:
+    host = case.period.host
+    if case.period.gpu is not None:
         # What is missing could only make the GPU busier.
         return "low" if case.verdict.regime == OVERHEAD else "medium"
-    return "none" if evidence.host is not None and evidence.host.device_evidence else "low"
+    return "none" if host is not None and host.device_evidence else "low"
 
 
 def _nothing(case: Case, finding: Finding) -> str:
@@ -97,7 +93,7 @@ def _nothing(case: Case, finding: Finding) -> str:
 def _unread(case: Case, finding: Finding) -> str | None:
     """Events of a form that is not analysed, in a trace where nothing else is, or where they are
     most of the host's."""
-    if case.evidence.gpu is None and case.evidence.host is None:
+    if case.period.gpu is None and case.period.host is None:
         return "none"
     return "none" if finding.severity == "error" and case.verdict.regime == OVERHEAD else None
 
@@ -135,7 +131,7 @@ def _unended(case: Case, finding: Finding) -> str | None:
 def _skewed(case: Case, finding: Finding) -> str | None:
     """The first collective waits for ranks that record later. It is a one-off; if it takes most of
     the window, hardly anything is left to judge."""
-    if not finding.time_ns or finding.time_ns > case.evidence.window.span_ns:
+    if not finding.time_ns or finding.time_ns > case.period.window.span_ns:
         return None
     share = _share(finding, case.evidence)
     if share < case.thresholds.lost_share:
@@ -145,7 +141,7 @@ def _skewed(case: Case, finding: Finding) -> str | None:
 
 def _queued(case: Case, finding: Finding) -> str | None:
     """Something that was not recorded held the device up, and the host waited for it."""
-    if case.evidence.window.kind != "gpu_active":
+    if case.period.window.kind != "gpu_active":
         return None
     # If it takes most of the window, hardly anything is left to judge.
     return "low" if _share(finding, case.evidence) > case.thresholds.unseen_share else "medium"
@@ -153,7 +149,7 @@ def _queued(case: Case, finding: Finding) -> str | None:
 
 def _started_late(case: Case, finding: Finding) -> str | None:
     """Something that was not recorded held the device up before the window begins."""
-    return "high" if case.evidence.window.kind == "gpu_active" else None
+    return "high" if case.period.window.kind == "gpu_active" else None
 
 
 def _gaps(case: Case, finding: Finding) -> str | None:
@@ -166,7 +162,7 @@ def _gaps(case: Case, finding: Finding) -> str | None:
 
 def _measured_cost(case: Case, finding: Finding) -> str | None:
     """The recorder's own cost, as measured."""
-    gains = case.evidence.gains
+    gains = case.period.gains
     if case.verdict.regime != OVERHEAD:
         return _turning_cost(case)
     is_counted = case.verdict.margin is not None and gains is not None and gains.recorder_ns
@@ -186,8 +182,8 @@ def _estimated_cost(case: Case, finding: Finding) -> str | None:
 def _turning_cost(case: Case) -> str | None:
     """If recording makes a device-bound window longer, the device waits for a recorded host. As
     recorded, the device would bound it, too, if the host could not give back as much."""
-    gains, margin = case.evidence.gains, case.verdict.margin
-    if margin is None or gains is None or case.evidence.gpu is None:
+    gains, margin = case.period.gains, case.verdict.margin
+    if margin is None or gains is None or case.period.gpu is None:
         return None
     if (gains.recorder_ns or 0) < case.thresholds.small_gain * gains.recorded_ns:
         return None
@@ -198,7 +194,7 @@ def _turning_cost(case: Case) -> str | None:
 def _often_costlier(case: Case) -> str | None:
     """Recording, at what it often costs beyond the estimate, may leave a window in which the device
     is busy most of the time."""
-    gains, gpu = case.evidence.gains, case.evidence.gpu
+    gains, gpu = case.period.gains, case.period.gpu
     if case.verdict.regime != OVERHEAD or not case.finding("recorder_cost"):
         return None
     if gains is None or gpu is None or not gains.recorder_ns:
@@ -208,7 +204,7 @@ def _often_costlier(case: Case) -> str | None:
     if 2 * busy_ns < left_ns or 2 * busy_ns >= gains.window_ns:
         return None
     return (
-        f"Recording made {named_window(case.evidence.window)} at least "
+        f"Recording made {named_window(case.period.window)} at least "
         f"{duration(gains.recorder_ns)} longer, and often costs {often:g} times this least: "
         "without it, the GPU may be busy most of the time."
     )
@@ -216,7 +212,8 @@ def _often_costlier(case: Case) -> str | None:
 
 def _waited(evidence: Evidence, margin: float) -> float:
     """The part of the window that a faster host could save before the device bounds it."""
-    idle, gains, span_ns = evidence.idle, evidence.gains, evidence.window.span_ns
+    period = evidence.period
+    idle, gains, span_ns = period.idle, period.gains, period.window.span_ns
     if idle is None or gains is None or not span_ns:
         return abs(margin)
     once_ns = gains.one_offs_ns - gains.device_one_offs_ns
@@ -225,8 +222,8 @@ def _waited(evidence: Evidence, margin: float) -> float:
 
 def _lacks_the_device(case: Case) -> str | None:
     """Only the host's last wait for the device tells who holds the run up."""
-    host = case.evidence.host
-    if case.evidence.gpu is not None or host is None or not host.launches:
+    host = case.period.host
+    if case.period.gpu is not None or host is None or not host.launches:
         return None
     return f"{beside_unrecorded(case)}." if case.verdict.regime != UNKNOWN else None
 

@@ -21,8 +21,8 @@ from tracekit.replay.model import largest_first
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.evidence.model import Evidence, Gpu, Idle, Period
-    from tracekit.replay.model import Gains
+    from tracekit.evidence.model import Gpu, Idle, Period
+    from tracekit.replay.model import Gains, WindowId
     from tracekit.replay.prices import Speed, WindowGains
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
@@ -102,9 +102,9 @@ def weigh(host: float, device: float, by_time: str | None = None, least: float =
     return Bound(REGIMES[side], side, margin, host, device, decides)
 
 
-def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
+def bound_of(period: Period, thresholds: Thresholds) -> Bound:
     """What bounds a window of a device, and its bottleneck."""
-    gpu, idle, gains = found.gpu, found.idle, found.gains
+    gpu, idle, gains = period.gpu, period.idle, period.gains
     assert gpu is not None and idle is not None and gains is not None
     busy_ns = steady_busy_ns(gpu, gains)
     host = cap_host_gain(gains.host, gains.window_ns, busy_ns)
@@ -121,7 +121,7 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
     is_capped = gains.host - host >= thresholds.small_gain
     # If unexplained waits belonged to one side, halving that side would gain half of them.
     is_open = gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(bound.margin)
-    if is_open or _is_unexplained(found, bound, thresholds):
+    if is_open or _is_unexplained(period, bound, thresholds):
         open_ = weigh(host, gains.device)
         return replace(open_, regime=UNKNOWN, is_capped=is_capped)
     turns = min(host, gains.device) >= thresholds.turn_gain
@@ -131,7 +131,7 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
     untraced_ns, python_ns = (idle.causes.get(name, 0) for name in ("untraced", "python"))
     is_guess = guessed_ns(untraced_ns, python_ns, thresholds) > 0
     guesses = {UNRECORDED, "python"} if is_guess else {UNRECORDED}
-    gains = replace(gains, removed=removed_of(found))
+    gains = replace(gains, removed=removed_of(period))
     bottleneck = _bottleneck(names, gains, guesses, thresholds)
     if bottleneck == UNRECORDED:
         # Threads without a record hold up no device that does not wait for them.
@@ -157,24 +157,24 @@ def gains_nothing(side: str, host: float, device: float, thresholds: Thresholds)
     return bool(gained < thresholds.shown_gain and max(host, device) >= thresholds.named_gain)
 
 
-def _is_unexplained(found: Evidence | Period, bound: Bound, thresholds: Thresholds) -> bool:
+def _is_unexplained(period: Period, bound: Bound, thresholds: Thresholds) -> bool:
     """Whether the device waits long although nothing was recorded, while replay and accounting
     disagree: the host's path in a sampled trace may be just as incomplete. So it is if time alone
     speaks for the host, or if neither side gains in a replay that does not know what most ops wait
     for, or what the device waits for longer than it works."""
-    assert found.gpu is not None and found.idle is not None and found.gains is not None
-    span_ns = found.gpu.busy_ns + found.gpu.idle_ns
-    unlinked_ns = found.idle.unlinked_ns
-    is_loose = found.gpu.linked < (1 - thresholds.unlinked_majority) * found.gpu.gpu_ops
-    is_loose = is_loose or unlinked_ns > steady_busy_ns(found.gpu, found.gains)
+    assert period.gpu is not None and period.idle is not None and period.gains is not None
+    span_ns = period.gpu.busy_ns + period.gpu.idle_ns
+    unlinked_ns = period.idle.unlinked_ns
+    is_loose = period.gpu.linked < (1 - thresholds.unlinked_majority) * period.gpu.gpu_ops
+    is_loose = is_loose or unlinked_ns > steady_busy_ns(period.gpu, period.gains)
     if bound.by_time and is_loose and unlinked_ns >= thresholds.unknown_share * span_ns:
         return True
     if bound.by_time and bound.side == "host":
-        return bool(unrecorded_share(found.gpu, found.idle) >= thresholds.unknown_share)
-    if bound.side == side_by_time(found.gpu, found.idle, found.gains) or bound.takes_turns:
+        return bool(unrecorded_share(period.gpu, period.idle) >= thresholds.unknown_share)
+    if bound.side == side_by_time(period.gpu, period.idle, period.gains) or bound.takes_turns:
         return False
     return bool(
-        unexplained_ns(found.gpu, found.idle, thresholds) >= thresholds.unknown_share * span_ns
+        unexplained_ns(period.gpu, period.idle, thresholds) >= thresholds.unknown_share * span_ns
     )
 
 
@@ -206,11 +206,11 @@ def cap_host_gain(host: float, window_ns: float, busy_ns: float) -> float:
     return min(host, max(1 - busy_ns / window_ns, 0.0)) if window_ns else host
 
 
-def removed_of(found: Evidence | Period) -> dict[str, float]:
+def removed_of(period: Period) -> dict[str, float]:
     """What removing each cause gains, the most first. To wait for a device costs at most the time
     in which it idles, and no more than the host may have waited: while the device was busy or
     waited for itself, and in waiting calls."""
-    gpu, idle, gains = found.gpu, found.idle, found.gains
+    gpu, idle, gains = period.gpu, period.idle, period.gains
     assert gpu is not None and idle is not None and gains is not None
     sync = cap_host_gain(
         gains.removed.get("sync", 0.0), gains.window_ns, steady_busy_ns(gpu, gains)
@@ -234,16 +234,16 @@ def side_by_time(gpu: Gpu, idle: Idle, gains: Gains) -> str:
     return "host" if waited_ns > steady_busy_ns(gpu, gains) else "device"
 
 
-def is_partly_once(judged: Evidence | Period, thresholds: Thresholds) -> bool:
+def is_partly_once(period: Period, thresholds: Thresholds) -> bool:
     """Whether one-offs take a large part of the window, so that sentences state shares of the
     rest."""
-    gains = judged.gains
-    return gains is not None and gains.one_offs_ns >= thresholds.small_gain * judged.window.span_ns
+    gains = period.gains
+    return gains is not None and gains.one_offs_ns >= thresholds.small_gain * period.window.span_ns
 
 
-def is_hardly_once(judged: Evidence | Period, thresholds: Thresholds) -> bool:
+def is_hardly_once(period: Period, thresholds: Thresholds) -> bool:
     """Whether one-offs take a part of the window that is small, but shows in its length."""
-    gains, span_ns = judged.gains, judged.window.span_ns
+    gains, span_ns = period.gains, period.window.span_ns
     least, most = thresholds.named_gain * span_ns, thresholds.small_gain * span_ns
     return gains is not None and bool(least <= gains.one_offs_ns < most)
 
@@ -307,17 +307,14 @@ def limits_alike(
 # -- at other speeds -------------------------------------------------------------------------------
 
 
-def flip_of(
-    found: Evidence | Period, replayed: WindowGains, place: tuple[str, int]
-) -> float | None:
+def flip_of(period: Period, replayed: WindowGains, window_id: WindowId) -> float | None:
     """The factor by which the side that bounds a window must get faster before the margin changes
-    its sign; None if it does not even at `fastest`. `place` is as `WindowGains.gains` names it.
-    """
+    its sign; None if it does not even at `fastest`."""
     replay, thresholds = replayed.replay, replayed.replay.thresholds
-    bound = bound_of(found, thresholds)
-    side, window = bound.side, replay.window(*place)
-    assert found.gpu is not None and found.gains is not None
-    busy_ns = steady_busy_ns(found.gpu, found.gains)
+    bound = bound_of(period, thresholds)
+    side, window = bound.side, replay.window(window_id)
+    assert period.gpu is not None and period.gains is not None
+    busy_ns = steady_busy_ns(period.gpu, period.gains)
 
     # Only judging needs it, and stored verdicts are shown without.
     from tracekit.replay.grammar import times

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
 from tracekit.causes import words
+from tracekit.evidence.model import Collectives, SlowLink, WaitingRank
 from tracekit.replay.grammar import BUBBLE
 from tracekit.text import counted, duration, lowered, percent, printable, share, size
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.model import (
-    Analysis,
-    LateRank,
-    RunSaving,
-    RunVerdict,
-    SlowLink,
-    WaitingRank,
-)
+from tracekit.verdict.model import Analysis, LateRank, RunVerdict
 from tracekit.verdict.regime import UNKNOWN, bound_by
 
+# Why a rank is late, besides causes of time.
 START_SKEW = "start-skew"
+SLOW_LINK = "slow-link"
 _NAMED = 3
 # A gain below this share counts as none.
 _SHOWN = 0.0005
 # Cut a call site in a sentence at this length.
-_PLACE = 70
+_LONGEST = 70
 
 
 def headline(run: RunVerdict, analyses: Sequence[Analysis]) -> str:
@@ -37,48 +33,50 @@ def headline(run: RunVerdict, analyses: Sequence[Analysis]) -> str:
     if run.pace is not None:
         cause = run.pace.cause
         return f"{ranks}: rank {run.pace_rank} sets the pace{f', by {cause}' if cause else ''}"
-    bound, alike = bound_of_most(analyses)
-    said = [f"{'all' if len(alike) == len(analyses) else f'{len(alike)} of them'} are {bound}"]
-    if not bound or 2 * len(alike) <= len(analyses):
-        said = []
+    bound, bound_alike = bound_of_most(analyses)
+    count = "all" if len(bound_alike) == len(analyses) else f"{len(bound_alike)} of them"
+    clauses = [f"{count} are {bound}"]
+    if not bound or 2 * len(bound_alike) <= len(analyses):
+        clauses = []
     best = run.savings[0] if run.savings else None
     if missing and best is not None and best.remove == "network":
         # What looks like time on the wire may be waiting for a missing rank.
-        said, best = [], None
+        clauses, best = [], None
     if best is not None and best.remove == BUBBLE:
-        said.append("the stages of the pipeline wait for each other (pipeline-bubble)")
+        clauses.append("the stages of the pipeline wait for each other (pipeline-bubble)")
     elif best is not None:
-        is_it = bound.endswith(f" by {best.remove}") and best.remove not in words("limited")
-        removed = "without it" if is_it else _removed(best)
-        said.append(f"{removed}, {whole(run)} would be {percent(best.share)} shorter")
-    elif run.span_ns is None and any(each.gpu and each.gpu.exposed_comm_ns for each in analyses):
-        said.append("who waits for whom is unknown")
+        limited = words("limited")
+        without = words("removed").get(
+            best.remove, f"without {limited.get(best.remove, best.remove)}"
+        )
+        if bound.endswith(f" by {best.remove}") and best.remove not in limited:
+            without = "without it"
+        shorter = f"{whole(run)} would be {percent(best.share)} shorter"
+        clauses.append(f"{without.format(best.rank)}, {shorter}")
+    elif run.span_ns is None and is_communicating(analyses):
+        clauses.append("who waits for whom is unknown")
     elif run.span_ns is None:
-        said = said or ["no collective was recorded on them"]
+        clauses = clauses or ["no collective was recorded on them"]
     elif missing:
-        said.append("none of these holds up the others, but a missing one may")
+        clauses.append("none of these holds up the others, but a missing one may")
     else:
-        said.append("no rank holds up the others")
-    return f"{ranks}: {'; '.join(said)}"
+        clauses.append("no rank holds up the others")
+    return f"{ranks}: {'; '.join(clauses)}"
+
+
+def is_communicating(analyses: Sequence[Analysis]) -> bool:
+    """Whether any of the ranks communicates while it does not compute."""
+    return any(analysis.gpu and analysis.gpu.exposed_comm_ns for analysis in analyses)
 
 
 def bound_of_most(analyses: Sequence[Analysis]) -> tuple[str, list[Analysis]]:
     """What bounds most of the ranks, and these ranks; empty if that is unknown."""
-    alike: dict[str, list[Analysis]] = defaultdict(list)
-    for each in analyses:
-        alike[bound_by(each.verdict.regime, each.verdict.bottleneck)].append(each)
-    bound = max(alike, key=lambda each: len(alike[each]), default="")
-    return ("", []) if bound in ("", UNKNOWN) else (bound, alike[bound])
-
-
-def _removed(best: RunSaving) -> str:
-    """What a saving removes, in the words of the table of savings."""
-    return {
-        "straggler": f"with rank {best.rank} as quick as the others",
-        "stragglers": "with every rank as quick as the others",
-        "slow-link": "with the slow link as fast as the others",
-        "network": "with collectives that take no time",
-    }.get(best.remove, f"without {words('limited').get(best.remove, best.remove)}")
+    by_bound: dict[str, list[Analysis]] = defaultdict(list)
+    for analysis in analyses:
+        bound = bound_by(analysis.verdict.regime, analysis.verdict.bottleneck)
+        by_bound[bound].append(analysis)
+    most = max(by_bound, key=lambda bound: len(by_bound[bound]), default="")
+    return ("", []) if most in ("", UNKNOWN) else (most, by_bound[most])
 
 
 def whole(run: RunVerdict) -> str:
@@ -93,18 +91,18 @@ def _missing(run: RunVerdict) -> int:
 
 def no_verdict(reason: str, analyses: Sequence[Analysis]) -> list[str]:
     """Says that several traces have no verdict as one run; empty if none of them is a rank."""
-    is_run = any(each.trace.rank is not None for each in analyses)
-    return [f"No verdict on all together: {reason}."] if reason and is_run else []
+    are_ranks = any(analysis.trace.rank is not None for analysis in analyses)
+    return [f"No verdict on all together: {reason}."] if reason and are_ranks else []
 
 
-def began_late(late: Sequence[LateRank]) -> list[str]:
+def began_late(late_ranks: Sequence[LateRank]) -> list[str]:
     """A sentence on each rank that is late because its recording began late."""
     return [
-        f"The others wait {duration(each.held_up_ns)} for rank {each.rank}, whose recording begins "
-        f"{duration(each.excess_ns)} after the median of the others: its delay happened before "
+        f"The others wait {duration(late.held_up_ns)} for rank {late.rank}, whose recording begins "
+        f"{duration(late.excess_ns)} after the median of the others: its delay happened before "
         "that, and whether it is late in other steps is unknown."
-        for each in late
-        if each.cause == START_SKEW
+        for late in late_ranks
+        if late.cause == START_SKEW
     ]
 
 
@@ -112,100 +110,101 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis], thresholds: Thresho
     """Which rank the others wait for, why it is late, and what the run would gain."""
     if run.span_ns is None or run.collectives is None:
         return []
-    done = run.collectives
-    all_ns = sum(each.length_ns for each in run.waiting)
-    found = []
-    if done.count:
-        found.append(
-            f"The ranks wait for each other for {duration(done.waited_ns)} in "
-            f"{counted(done.count, 'collective')}, {share(done.waited_ns, all_ns)} of their "
-            f"time; the bytes take {duration(done.wire_ns)}."
+    met = run.collectives
+    all_ns = sum(waiting.length_ns for waiting in run.waiting)
+    why = []
+    if met.count:
+        why.append(
+            f"The ranks wait for each other for {duration(met.waited_ns)} in "
+            f"{counted(met.count, 'collective')}, {share(met.waited_ns, all_ns)} of their "
+            f"time; the bytes take {duration(met.wire_ns)}."
         )
-    late = [each for each in run.late_ranks if each.cause != START_SKEW]
+    late_ranks = [late for late in run.late_ranks if late.cause != START_SKEW]
     # Whether the ranks wait for each other long enough to mention.
-    is_long = done.waited_ns >= thresholds.named_gain * all_ns > 0
-    if late and (is_long or run.pace is not None):
-        named = [each for each in late if each.held_up_ns * 20 >= done.waited_ns]
-        of_drain = [each for each in named if done.exchanges and _is_unexplained(each)]
-        named = [each for each in named if each not in of_drain]
-        named = named[: 1 if named and named[0].in_pipeline else _NAMED]
-        found += [_late(run, each, place == 0) for place, each in enumerate(named)]
-        if of_drain:
-            found.append(
-                "Stages of a pipeline end one after the other, so they come to a collective at "
-                "different times: what no rank's own work explains of it is the pipeline's drain."
-            )
-    elif done.count and _missing(run):
-        found.append(
+    is_long = met.waited_ns >= thresholds.named_gain * all_ns > 0
+    if late_ranks and (is_long or run.pace is not None):
+        why += _late_sentences(run, met, late_ranks)
+    elif met.count and _missing(run):
+        why.append(
             f"These ranks come to their collectives together. If one of the {_missing(run):,} "
             "that are missing comes late, they wait for it, and that looks like time on the wire."
         )
-    elif done.count and not is_long:
-        found.append("No rank holds up the others: they come to their collectives together.")
+    elif met.count and not is_long:
+        why.append("No rank holds up the others: they come to their collectives together.")
     if run.pace is not None:
-        found += _itself(run.pace, analyses)
-    found += _clocks(run)
+        why += _itself(run.pace, analyses)
+    why += _clocks(run)
     if run.bubble_ns:
-        found.append(
+        why.append(
             f"The stages of the pipeline wait for each other for {duration(run.bubble_ns)} in "
             f"sends and receives (pipeline-bubble), {share(run.bubble_ns, all_ns)} of the ranks' "
             "time."
         )
     for link in run.slow_links[:_NAMED]:
-        found.append(
+        why.append(
             f"The link between ranks {', '.join(map(str, link.ranks))} is slow: {link.type} of "
             f"{size(link.message_bytes)} takes {duration(link.wire_ns)} there, "
             f"{duration(link.others_wire_ns)} in like groups. As fast as theirs, it would make a "
             f"step {share(link.saves_ns * max(1, run.steps), run.span_ns)} shorter "
             f"({duration(link.saves_ns)})."
         )
-    return found
+    return why
 
 
-def _is_unexplained(late: LateRank) -> bool:
-    """Whether nothing that a rank does itself makes it late."""
-    return late.cause is None and not late.in_pipeline
-
-
-def _late(run: RunVerdict, late: LateRank, is_first: bool) -> str:
-    assert run.collectives is not None
-    if late.in_pipeline:
-        own = (
-            ""
-            if late.cause is None
-            else f": {_spends(run, late, 'the median of the other stages')}"
+def _late_sentences(
+    run: RunVerdict, met: Collectives, late_ranks: Sequence[LateRank]
+) -> Iterator[str]:
+    """Which ranks the others wait for, and why they are late."""
+    long = [late for late in late_ranks if late.held_up_ns * 20 >= met.waited_ns]
+    # Nothing that they do themselves makes these late.
+    drained = [
+        late for late in long if met.exchanges and late.cause is None and not late.in_pipeline
+    ]
+    named = [late for late in long if late not in drained]
+    for number, late in enumerate(named[: 1 if named and named[0].in_pipeline else _NAMED]):
+        yield _in_pipeline(run, late) if late.in_pipeline else _late(run, met, late, number == 0)
+    if drained:
+        yield (
+            "Stages of a pipeline end one after the other, so they come to a collective at "
+            "different times: what no rank's own work explains of it is the pipeline's drain."
         )
-        return (
-            f"The other stages of the pipeline wait for rank {late.rank}{own}. If it took as long "
-            f"as they do, {whole(run)} would be {_shorter(run, late)}."
-        )
-    done, name = run.collectives, f"rank {late.rank}"
-    part = share(late.held_up_ns, done.waited_ns)
-    last = f"which comes last in {late.times_last:,} of {counted(done.count, 'collective')}"
-    if not late.times_last:
-        last = "which makes others come late"
-    said = f"{part} of it is for {name}, {last}"
-    if not is_first:
-        said = f"Another {part} is for {name}, {last}"
-    if late.cause == "slow-link":
-        return f"{said}: its link is slow ({late.place})."
+
+
+def _in_pipeline(run: RunVerdict, late: LateRank) -> str:
+    peers = "the median of the other stages"
+    spends = "" if late.cause is None else f": {_spends(run, late, peers)}"
+    return (
+        f"The other stages of the pipeline wait for rank {late.rank}{spends}. If it took as long "
+        f"as they do, {whole(run)} would be {_shorter(run, late)}."
+    )
+
+
+def _late(run: RunVerdict, met: Collectives, late: LateRank, is_first: bool) -> str:
+    name, part = f"rank {late.rank}", share(late.held_up_ns, met.waited_ns)
+    last = "which makes others come late"
+    if late.times_last:
+        last = f"which comes last in {late.times_last:,} of {counted(met.count, 'collective')}"
+    waits = f"{part} of it" if is_first else f"Another {part}"
+    sentence = f"{waits} is for {name}, {last}"
+    if late.cause == SLOW_LINK:
+        return f"{sentence}: its link is slow ({late.place})."
     if late.cause is None:
-        return f"{said}; the traces do not show what it spends more time on than the others."
+        return f"{sentence}; the traces do not show what it spends more time on than the others."
     saves = ""
     if late.saves_ns is not None and run.span_ns:
         gains = late.saves_ns * max(1, run.steps) >= _SHOWN * run.span_ns
-        less = _shorter(run, late) if gains else "no shorter: others are as late"
-        saves = f" If it took as long as they do, {whole(run)} would be {less}."
+        shorter = _shorter(run, late) if gains else "no shorter: others are as late"
+        saves = f" If it took as long as they do, {whole(run)} would be {shorter}."
     peers = "the other rank" if len(run.ranks) == 2 else "the median of the ranks that do the same"
-    return f"{said}: {_spends(run, late, peers)}.{saves}"
+    return f"{sentence}: {_spends(run, late, peers)}.{saves}"
 
 
 def _spends(run: RunVerdict, late: LateRank, peers: str) -> str:
     """What a late rank spends more time on than its peers, and where."""
     where = f", most of it in {_clipped(late.place)}" if late.place else ""
-    each = " in the average step" if run.steps > 1 else ""
-    more = f"{duration(late.excess_ns)} more on {late.cause}{each}"
-    return f"it spends {more} than {peers}{where}"
+    step = " in the average step" if run.steps > 1 else ""
+    excess = f"{duration(late.excess_ns)} more on {late.cause}{step}"
+    return f"it spends {excess} than {peers}{where}"
 
 
 def _shorter(run: RunVerdict, late: LateRank) -> str:
@@ -217,32 +216,32 @@ def _clocks(run: RunVerdict) -> list[str]:
     """A sentence on clocks that differ by enough of a step to be seen in a timeline."""
     if run.clocks is None or run.step_ns is None:
         return []
-    off = [
-        each
-        for each in sorted(run.clocks.ranks, key=lambda each: -abs(each.ahead_ns))
-        if abs(each.ahead_ns) * 100 >= run.step_ns and abs(each.ahead_ns) > 2 * each.residual_ns
+    differing = [
+        clock
+        for clock in sorted(run.clocks.ranks, key=lambda clock: -abs(clock.ahead_ns))
+        if abs(clock.ahead_ns) * 100 >= run.step_ns and abs(clock.ahead_ns) > 2 * clock.residual_ns
     ]
-    if not off:
+    if not differing:
         return []
     named = ", ".join(
-        f"rank {each.rank}'s is {duration(abs(each.ahead_ns))} "
-        f"{'ahead' if each.ahead_ns > 0 else 'behind'}"
-        for each in off[:_NAMED]
+        f"rank {clock.rank}'s is {duration(abs(clock.ahead_ns))} "
+        f"{'ahead' if clock.ahead_ns > 0 else 'behind'}"
+        for clock in differing[:_NAMED]
     )
-    more = f" and {len(off) - _NAMED:,} more" if len(off) > _NAMED else ""
+    rest = f" and {len(differing) - _NAMED:,} more" if len(differing) > _NAMED else ""
     return [
-        f"Clocks differ: {named}{more} (by the ends of collectives, to about "
+        f"Clocks differ: {named}{rest} (by the ends of collectives, to about "
         f"{duration(run.clocks.residual_ns)}); the numbers here allow for that."
     ]
 
 
 def _itself(late: LateRank, analyses: Sequence[Analysis]) -> list[str]:
     """What bounds the rank that sets the pace."""
-    if late.cause == "slow-link":
+    if late.cause == SLOW_LINK:
         return []
-    own = next(each for each in analyses if each.trace.trace_id == late.trace_id)
-    bound = bound_by(own.verdict.regime, own.verdict.bottleneck)
-    best = next((each for each in own.advice if not each.once), None)
+    analysis = next(rank for rank in analyses if rank.trace.trace_id == late.trace_id)
+    bound = bound_by(analysis.verdict.regime, analysis.verdict.bottleneck)
+    best = next((advice for advice in analysis.advice if not advice.once), None)
     worth = ""
     if best is not None and best.where:
         worth = f"; most worth a change there: {lowered(best.title)} ({_clipped(best.where)})"
@@ -260,8 +259,11 @@ def with_waits(
 ) -> list[Analysis]:
     """The analyses of a run's ranks, in which the verdict of each says which rank it waits for, if
     it waits long."""
-    waits = {each.trace_id: each for each in run.waiting}
-    return [_with_wait(each, waits.get(each.trace.trace_id), run, thresholds) for each in analyses]
+    waits = {waiting.trace_id: waiting for waiting in run.waiting}
+    return [
+        _with_wait(analysis, waits.get(analysis.trace.trace_id), run, thresholds)
+        for analysis in analyses
+    ]
 
 
 def _with_wait(
@@ -271,16 +273,16 @@ def _with_wait(
         return analysis
     if waiting.waited_ns < thresholds.small_gain * waiting.length_ns:
         return analysis
-    said = (
+    sentence = (
         f"In the run, this rank waits for others: {duration(waiting.waited_ns)} in collectives "
         f"({share(waiting.waited_ns, waiting.length_ns)} of its steps), "
         f"{duration(waiting.awaited_ns)} of it for rank {waiting.awaited_rank}."
     )
-    verdict = replace(analysis.verdict, why=[*analysis.verdict.why, said])
+    verdict = replace(analysis.verdict, why=[*analysis.verdict.why, sentence])
     return replace(analysis, verdict=verdict)
 
 
-def _clipped(place: str) -> str:
+def _clipped(call_site: str) -> str:
     """The end of a call site: it has the function's name."""
-    text = printable(place)
-    return text if len(text) <= _PLACE else "..." + text[3 - _PLACE :]
+    text = printable(call_site)
+    return text if len(text) <= _LONGEST else "..." + text[3 - _LONGEST :]

@@ -43,7 +43,8 @@ def headline(case: Case) -> str:
     if verdict.regime == UNKNOWN:
         # Whoever found no regime has said why.
         return f"{verdict.headline}{_repeating(evidence)}"
-    if evidence.gpu is None and evidence.host is not None and evidence.host.launches:
+    period = case.period
+    if period.gpu is None and period.host is not None and period.host.launches:
         return f"{_of_host(case)}. {beside_unrecorded(case)}"
     if case.bound is not None and (waits := waits_for_rank(case)):
         said = _beside_rank_wait(case, waits)
@@ -67,17 +68,17 @@ def headline(case: Case) -> str:
 def beside_unrecorded(case: Case) -> str:
     """A sentence on the host's last wait for a device that was not recorded, if only that tells who
     holds the run up."""
-    waited_ns = (case.evidence.host and case.evidence.host.last_wait_ns) or 0
+    waited_ns = (case.period.host and case.period.host.last_wait_ns) or 0
     return (
         f"The GPU's work was not recorded, but the host's last wait for it takes only "
-        f"{duration(waited_ns)} of {duration(case.evidence.window.span_ns)}"
+        f"{duration(waited_ns)} of {duration(case.period.window.span_ns)}"
     )
 
 
 def _beside_rank_wait(case: Case, waits: str) -> str:
     """What holds the run up apart from its waits for another rank."""
     verdict, rest = case.verdict, without_rank_wait(case.evidence)
-    bound = bound_of(rest, case.thresholds)
+    bound = bound_of(rest.period, case.thresholds)
     is_same = bound.regime == verdict.regime and verdict.bottleneck != "communication"
     left = verdict.bottleneck if is_same else bound.bottleneck
     if left is None:
@@ -124,15 +125,14 @@ def _repeating(evidence: Evidence) -> str:
 def _nearly_busy(case: Case) -> str:
     """The sentence if recording alone may make the host the slower side of a device that is busy
     most of the time."""
-    gpu, causal = case.evidence.gpu, case.evidence.causal
-    if gpu is None or causal is None or case.verdict.regime != OVERHEAD:
+    gpu, gains, flip = case.period.gpu, case.period.gains, case.evidence.flip
+    if gpu is None or gains is None or case.verdict.regime != OVERHEAD:
         return ""
-    gains = causal.gains
     if not gains.recorder_ns:
         return ""
     busy_ns = min(steady_busy_ns(gpu, gains), gains.window_ns)
     slower = gains.recorded_ns / gains.window_ns
-    if 2 * busy_ns < gains.window_ns or causal.flip is None or slower < causal.flip:
+    if 2 * busy_ns < gains.window_ns or flip is None or slower < flip:
         return ""
     return (
         "The host holds this run up while it is recorded; without the profiler, the GPU is busy "
@@ -170,22 +170,23 @@ def _host_does(case: Case) -> str:
     bottleneck, evidence = str(case.verdict.bottleneck), case.evidence
     host, one = words("host_does"), words("longest_does").get(bottleneck)
     does = host[bottleneck]
-    gains, links = evidence.gains, evidence.causal.links if evidence.causal else []
+    period, links = evidence.period, evidence.links
+    gains = period.gains
     if _explains(bottleneck, evidence) and evidence.advised_remedy in host:
         return host[evidence.advised_remedy]
-    ns = evidence.host.unrecorded_ns if evidence.host else 0
+    ns = period.host.unrecorded_ns if period.host else 0
     if gains is not None:
         ns = round(gains.removed.get(bottleneck, 0.0) * gains.window_ns)
     if bottleneck == UNRECORDED:
         known = recorded_meanwhile(evidence)
-        if evidence.idle is not None:
+        if period.idle is not None:
             once = [each for each in evidence.one_offs if each.cause == UNRECORDED]
-            waited_ns = unrecorded_ns(evidence.idle)
+            waited_ns = unrecorded_ns(period.idle)
             # The device may have worked through a part of what happened once.
-            ns = min(waited_ns, max(ns, waited_ns - excess_in(evidence.window, once)))
+            ns = min(waited_ns, max(ns, waited_ns - excess_in(period.window, once)))
         return f"{does} for {duration(ns)}{f', in {known}' if known else ''}"
     longest = next((link for link in links if link["cause"] == bottleneck), None)
-    least_ns = case.thresholds.small_gain * evidence.window.span_ns
+    least_ns = case.thresholds.small_gain * period.window.span_ns
     # A cause whose removal gains nothing has no part that explains it.
     if one and longest and ns and longest["dur_ns"] >= max(ns / 2, least_ns):
         taken = duration(longest["dur_ns"])
@@ -203,14 +204,14 @@ def _host_does(case: Case) -> str:
 
 def _explains(bottleneck: str, evidence: Evidence) -> bool:
     """Whether the first fix would save most of what removing the bottleneck would."""
-    gains, saved = evidence.gains, evidence.advised_share
+    gains, saved = evidence.period.gains, evidence.advised_share
     most = gains.removed.get(bottleneck, 0.0) if gains is not None else 1.0
     return 2 * saved >= most and (evidence.advised == bottleneck or saved > most)
 
 
 def _is_guess(case: Case) -> bool:
     """Whether Python's time is mostly time in which nothing was recorded."""
-    idle = case.evidence.idle
+    idle = case.period.idle
     if idle is None:
         return False
     untraced_ns, python_ns = (idle.causes.get(name, 0) for name in ("untraced", "python"))
@@ -219,7 +220,7 @@ def _is_guess(case: Case) -> bool:
 
 def _is_less_recorded(bottleneck: str, evidence: Evidence) -> bool:
     """Whether a device waits less for the recorded bottleneck than where nothing was recorded."""
-    idle, gains = evidence.idle, evidence.gains
+    idle, gains = evidence.period.idle, evidence.period.gains
     if idle is None or gains is None:
         return False
     gained = max(gains.removed.get(each, 0.0) for each in ("python", UNRECORDED))
@@ -248,8 +249,8 @@ def _of_device(case: Case) -> str:
     the host alone keeps the first from gaining more; what takes most kernel time, if the trace does
     not show the kernels' limit."""
     evidence, thresholds = case.evidence, case.thresholds
-    bottleneck, causal = str(case.verdict.bottleneck), evidence.causal
-    assert causal is not None
+    bottleneck, gains, flip = str(case.verdict.bottleneck), case.period.gains, evidence.flip
+    assert gains is not None
     kinds, device = kinds_of(case), words("device_does")
     does = device[kinds.get(bottleneck, bottleneck)]
     if bottleneck == "latency" and _explains(bottleneck, evidence):
@@ -257,10 +258,10 @@ def _of_device(case: Case) -> str:
     if bottleneck == UNKNOWN_LIMIT:
         open_ = "the trace does not show whether math or memory is the limit"
         return f"{does}: {evidence.dominant}; {open_}" if evidence.dominant else f"{does}; {open_}"
-    (*others, last), is_capped = limits_alike(bottleneck, causal.gains, thresholds)
+    (*others, last), is_capped = limits_alike(bottleneck, gains, thresholds)
     is_open = not is_close(case.verdict.margin, thresholds)
-    if not others and is_capped and is_open and causal.flip is not None:
-        return f"{does}; the host comes next, once the GPU is {causal.flip:.2g} times faster"
+    if not others and is_capped and is_open and flip is not None:
+        return f"{does}; the host comes next, once the GPU is {flip:.2g} times faster"
     if not others:
         return does
     limits = words("device_limits")
@@ -273,9 +274,9 @@ def _of_device(case: Case) -> str:
 def kinds_of(basis: Basis) -> dict[str, str]:
     """Bottlenecks of which words.csv knows a kind: where a device hardly waits for itself, its
     kernels are too small."""
-    idle = basis.evidence.idle
+    idle = basis.period.idle
     assert idle is not None
-    least_ns = basis.thresholds.doubtful_share * basis.evidence.window.span_ns
+    least_ns = basis.thresholds.doubtful_share * basis.period.window.span_ns
     has_gaps = idle.device_ns >= least_ns
     return {} if has_gaps else {"latency": "small"}
 
@@ -289,8 +290,8 @@ def _of_cpu(verdict: Verdict) -> str:
 
 
 def _turns(case: Case) -> str:
-    evidence = case.evidence
-    gpu, idle, gains = evidence.gpu, evidence.idle, evidence.gains
+    evidence, period = case.evidence, case.period
+    gpu, idle, gains = period.gpu, period.idle, period.gains
     assert gpu is not None and idle is not None and gains is not None
     # Prices are of the same length.
     span, busy_ns = gains.window_ns, steady_busy_ns(gpu, gains)
@@ -302,7 +303,7 @@ def _turns(case: Case) -> str:
     late = max(0, span - busy_ns - idle.unlinked_ns)
     most = min(busy_ns, late) / span if span else 0.0
     time = "time"
-    if is_partly_once(evidence, case.thresholds) and not mostly_once(evidence):
+    if is_partly_once(period, case.thresholds) and not mostly_once(evidence):
         time = f"other {duration(span)}"
     unrecorded = " without the profiler" if gains.recorder_ns else ""
     return (

@@ -8,7 +8,7 @@ from collections import Counter
 from statistics import median_low
 
 from tracekit.causes import UNRECORDED
-from tracekit.evidence.model import Evidence, Period, Repetition, Window
+from tracekit.evidence.model import Period, Repetition, Window
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.case import Basis, Case
@@ -24,7 +24,7 @@ def differing_window(case: Case) -> Period | None:
     is judged; the whole trace if the span of a single pass is judged and the host works before it,
     or the span of a host's operators, and more is recorded before or after it.
     """
-    evidence, thresholds, window = case.evidence, case.thresholds, case.evidence.window
+    evidence, thresholds, window = case.evidence, case.thresholds, case.period.window
     outer = {"step": "gpu_active", "gpu_active": "trace", "host_active": "trace"}
     other = outer.get(window.kind)
     for each in evidence.windows:
@@ -46,19 +46,19 @@ def other_steps(case: Case) -> str:
     longer ones with another bottleneck."""
     evidence, verdict, steps = case.evidence, case.verdict, case.evidence.steps
     once = {each.name for each in evidence.one_offs if each.kind == "step"}
-    longer_ns = case.thresholds.cold_step_ratio * _steady_ns(evidence)
+    longer_ns = case.thresholds.cold_step_ratio * _steady_ns(case.period)
     others = [
         each
         for each in steps
         if each.regime != UNKNOWN
         and each.window.name not in once
-        and each.window != evidence.window
+        and each.window != evidence.period.window
         and (
             each.regime != verdict.regime
             or (each.bottleneck != verdict.bottleneck and _steady_ns(each) > longer_ns)
         )
     ]
-    if evidence.window.kind != "step" or not others:
+    if evidence.period.window.kind != "step" or not others:
         return ""
     ns, whole_ns = (sum(_steady_ns(each) for each in some) for some in (others, steps))
     if 2 * ns <= whole_ns:
@@ -72,7 +72,7 @@ def other_steps(case: Case) -> str:
     return f"{len(others)} of the {len(steps)} steps, {taken}, {are} {bound}"
 
 
-def _steady_ns(period: Evidence | Period) -> int:
+def _steady_ns(period: Period) -> int:
     """The length of a window without what happened once."""
     return period.window.span_ns - (period.gains.one_offs_ns if period.gains else 0)
 
@@ -80,7 +80,7 @@ def _steady_ns(period: Evidence | Period) -> int:
 def differs(case: Case, other: Period) -> str:
     """Why another window has a different regime from the judged one."""
     evidence, thresholds = case.evidence, case.thresholds
-    window, span = evidence.window, other.window
+    window, span = evidence.period.window, other.window
     # The same bottleneck would not tell them apart.
     is_same = other.bottleneck == case.verdict.bottleneck
     bound = other.regime if is_same else bound_by(other.regime, other.bottleneck)
@@ -110,7 +110,7 @@ def outside(basis: Basis) -> str:
     """A sentence on the parts of the trace before and after the judged span of its work, if they
     are most of it."""
     evidence = basis.evidence
-    window = evidence.window
+    window = evidence.period.window
     whole = next((each.window for each in evidence.windows if each.window.kind == "trace"), None)
     if any(each.code == "started_late" for each in evidence.health):
         # Another sentence says how late.
@@ -124,7 +124,7 @@ def outside(basis: Basis) -> str:
 def window_sentences(case: Case) -> list[str]:
     """Why the whole trace has a different regime from the window."""
     sentences = []
-    window, regime = case.evidence.window, case.verdict.regime
+    window, regime = case.period.window, case.verdict.regime
     for other in case.evidence.windows:
         if other.window.kind != "trace" or other.regime == regime or window.kind == "trace":
             continue
@@ -193,7 +193,7 @@ def step_sentences(case: Case) -> list[str]:
     if len(steps) >= case.thresholds.fewest_alike:
         median_ns = median_low(step.window.span_ns for step in steps)
         typical = next(step for step in steps if step.window.span_ns == median_ns)
-        typical = next((step for step in steps if step.window == case.evidence.window), typical)
+        typical = next((step for step in steps if step.window == case.period.window), typical)
         typical_ns = typical.window.span_ns
         is_median = ", the median" if typical_ns == median_ns else ""
         ratio = case.thresholds.cold_step_ratio

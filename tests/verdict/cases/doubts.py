@@ -35,7 +35,7 @@ BARELY = replace(
     LED["windows"][0],
     gpu=gpu(busy_ns=90 * MS, idle_ns=60 * MS),
     idle=late_for(python_ms=60),
-    gains=replace(evidence(host_gain=0.10, device_gain=0.07).gains, window_ns=150 * MS),
+    gains=replace(evidence(host_gain=0.10, device_gain=0.07).period.gains, window_ns=150 * MS),
 )
 SLOWED = {
     "recorder_ns": 20 * MS,
@@ -143,7 +143,7 @@ CASES = {
                 *stepping(alike=3, other="overhead-bound", longer=2)[:3],
                 replace(
                     stepping(alike=3, other="overhead-bound", longer=6)[3],
-                    gains=replace(evidence().causal.gains, one_offs_ns=5 * SPAN_NS),
+                    gains=replace(evidence().period.gains, one_offs_ns=5 * SPAN_NS),
                 ),
             ],
         ),

@@ -17,8 +17,9 @@ from tests.kit.evidenced import (
     idle,
     period,
     with_gains,
+    with_period,
 )
-from tracekit.evidence.model import Evidence
+from tracekit.evidence.model import Evidence, Period
 
 UNRECORDED = host_evidence(
     compute_ms=30, dispatch_ms=20, python_ms=15, untraced_ms=20, launches=420
@@ -35,15 +36,16 @@ def linked_ops(*, linked, gap_ms, busy=0.3, host_gain=0.4):
     """50 ops, some with their launch; the device waits this long for the others."""
     gains = {"busy": busy, "host_gain": host_gain, "device_gain": 0.02}
     whole = evidence(health=["unlinked_gpu_ops"], **gains, removed={"python": 0.6})
-    return replace(
+    return with_period(
         whole,
-        gpu=replace(whole.gpu, gpu_ops=50, linked=linked),
-        idle=replace(whole.idle, unlinked_ns=gap_ms * MS),
+        gpu=replace(whole.period.gpu, gpu_ops=50, linked=linked),
+        idle=replace(whole.period.idle, unlinked_ns=gap_ms * MS),
     )
 
 
 def on_host(evidence, *health, **host_ns):
-    return replace(evidence, host=replace(evidence.host, **host_ns), health=list(health))
+    host = replace(evidence.period.host, **host_ns)
+    return replace(with_period(evidence, host=host), health=list(health))
 
 
 def once_only(window):
@@ -156,7 +158,7 @@ CASES = {
         regime="unknown", begins="The trace does not tell what holds this run up: this job uses",
     ),
     "a run that cannot be replayed": Judged(
-        evidence=evidence(causal=None, no_replay="a file: b; c"),
+        evidence=evidence(gains=None, no_replay="a file: b; c"),
         regime="unknown", confidence="none",
         begins="The trace does not tell what holds this run up: the run cannot be replayed.",
         says=["The run cannot be replayed: a file: b; c."],
@@ -170,11 +172,14 @@ CASES = {
         ),
     ),
     "nothing at all": Judged(
-        evidence=Evidence(window=WINDOW),
+        evidence=Evidence(period=Period(window=WINDOW)),
         regime="unknown",
     ),
     "events of a form that is not analyzed": Judged(
-        evidence=Evidence(window=WINDOW, health=[finding("begin_end_events", "B and E", count=9)]),
+        evidence=Evidence(
+            period=Period(window=WINDOW),
+            health=[finding("begin_end_events", "B and E", count=9)],
+        ),
         regime="unknown", begins="B and E", says=["complete event"],
     ),
     "ops of which most have a launch": Judged(
@@ -198,8 +203,8 @@ CASES = {
         regime="compute-bound",
     ),
     "a few ops without a launch, for which the device waits longest": Judged(
-        evidence=replace(
-            linked_ops(linked=40, gap_ms=70, busy=0.3, host_gain=0.01), idle=UNLINKED.idle,
+        evidence=with_period(
+            linked_ops(linked=40, gap_ms=70, busy=0.3, host_gain=0.01), idle=UNLINKED.period.idle,
         ),
         regime="unknown", says=["gaps before ops of unknown launch"],
     ),

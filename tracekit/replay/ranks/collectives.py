@@ -167,19 +167,19 @@ def turns_of(seats: list[Seats], arrivals: Ints, at_ns: Ints) -> tuple[Turns, np
     pending, done = arrivals.copy(), np.zeros(len(arrivals), np.bool_)
     waiting: dict[int, list[int]] = defaultdict(list)
     events = [_events(each) for each in seats]
-    place, cursor = [0] * len(seats), [0] * len(seats)
+    passed, cursor = [0] * len(seats), [0] * len(seats)
     turns: list[tuple[int, int, int]] = []
     runnable = list(range(len(seats)))
     while runnable:
         while runnable:
             rank = runnable.pop()
             mine = events[rank]
-            while place[rank] < len(mine):
-                position, kind, meeting = mine[place[rank]]
+            while passed[rank] < len(mine):
+                position, kind, meeting = mine[passed[rank]]
                 if kind == _NEED and not done[meeting]:
                     waiting[meeting].append(rank)
                     break
-                place[rank] += 1
+                passed[rank] += 1
                 if kind == _NEED:
                     continue
                 if position > cursor[rank]:

@@ -280,8 +280,8 @@ class RankReplay:
         """For each rank, when its first step begins, and when it completes each step."""
         found = []
         for run, each, ahead in zip(runs, self.replays, self.ahead_ns, strict=True):
-            place = {name: number for number, name in enumerate(each.steps.names)}
-            numbers = [place[name] for name in self.step_names]
+            number_of = {name: number for number, name in enumerate(each.steps.names)}
+            numbers = [number_of[name] for name in self.step_names]
             begin, end = each.steps.spans(run)
             found.append(np.append(begin[numbers[0]], end[numbers]) + ahead)
         return found

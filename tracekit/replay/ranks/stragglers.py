@@ -32,8 +32,8 @@ def blamed_wait_ns(joined: RankReplay) -> dict[int, float]:
     """
     members = joined.members
     by_meeting: dict[int, list[int]] = defaultdict(list)
-    for place, meeting in enumerate(members.meeting.tolist()):
-        by_meeting[meeting].append(place)
+    for member, meeting in enumerate(members.meeting.tolist()):
+        by_meeting[meeting].append(member)
     waits, walls = _histories(joined)
     wait_ns = members.wait_ns
     blamed: dict[int, dict[int, float]] = {}
@@ -44,16 +44,16 @@ def blamed_wait_ns(joined: RankReplay) -> dict[int, float]:
         blamed[meeting] = {late: 1.0}
         others = [each for each in by_meeting[meeting] if each != last]
         passed, between = _passed(last, others, waits, walls)
-        known = [(place, ns) for place, ns in between if int(members.meeting[place]) in blamed]
+        known = [(member, ns) for member, ns in between if int(members.meeting[member]) in blamed]
         weight = sum(ns for _, ns in known)
         if passed and weight:
             blamed[meeting] = {late: 1 - passed}
-            for place, ns in known:
-                for rank, part in blamed[int(members.meeting[place])].items():
+            for member, ns in known:
+                for rank, part in blamed[int(members.meeting[member])].items():
                     found = blamed[meeting].get(rank, 0.0)
                     blamed[meeting][rank] = found + passed * part * ns / weight
         if not members.direction[last]:
-            waited = sum(int(wait_ns[place]) for place in others)
+            waited = sum(int(wait_ns[member]) for member in others)
             for rank, part in blamed[meeting].items():
                 total[rank] += waited * part
     return dict(total)
@@ -76,16 +76,16 @@ def _histories(joined: RankReplay) -> tuple[dict[int, _Between], dict[int, int]]
         groups: dict[str, int] = {}
         passed: list[tuple[int, int, int]] = []
         for at in order.tolist():
-            place = int(own[at])
-            group = str(members.group[place])
+            member = int(own[at])
+            group = str(members.group[member])
             since = groups.get(group, 0)
             between = passed[since:]
             left = passed[since - 1][2] if since else 0
             busy = sum(int(members.ns[each]) for each, _, _ in between)
-            walls[place] = int(start[at]) - left - busy
-            waits[place] = [(each, ns) for each, ns, _ in between if ns > 0]
-            end = int(start[at] + members.ns[place])
-            passed.append((place, int(wait_ns[place]), end))
+            walls[member] = int(start[at]) - left - busy
+            waits[member] = [(each, ns) for each, ns, _ in between if ns > 0]
+            end = int(start[at] + members.ns[member])
+            passed.append((member, int(wait_ns[member]), end))
             groups[group] = len(passed)
     return waits, walls
 
@@ -97,8 +97,8 @@ def _passed(
     if not others:
         return 0.0, []
 
-    def waited(place: int) -> int:
-        return sum(ns for _, ns in waits[place])
+    def waited(member: int) -> int:
+        return sum(ns for _, ns in waits[member])
 
     more_waited = waited(last) - float(np.median([waited(each) for each in others]))
     more_own = walls[last] - float(np.median([walls[each] for each in others]))
@@ -237,8 +237,8 @@ class PeerRanks:
             more = (self.totals(number) - usual)[side, :, cause] > 0
             chosen = (part % len(CAUSES) == cause) & more[part // len(CAUSES) % len(more)]
             every, ns = every[chosen], ns[chosen]
-        event, place = np.unique(every, return_inverse=True)
-        return dict(zip(event.tolist(), sums(place, ns, len(event)).tolist(), strict=True))
+        event, index = np.unique(every, return_inverse=True)
+        return dict(zip(event.tolist(), sums(index, ns, len(event)).tolist(), strict=True))
 
     def scale(self, number: int, factor: float, scale: Scale) -> bool:
         """Scales what makes a rank differ from its peers: with 0, it takes as long as they do.

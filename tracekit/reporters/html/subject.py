@@ -143,13 +143,13 @@ class Subject(PageSubject):
         stored = stored_verdicts(database, self.trace_id, self._window)
         if stored:
             [analysis] = stored.values()
-            replay, place = replayed(database, analysis)
+            replay, window_id = replayed(database, analysis)
             graph = analysis.causal.gains.cuda_graph if analysis.causal else 0.0
             listed = analysis.advice, analysis.unsure, analysis.verdict
             notes = list_notes(*listed, graph) if replay else []
         else:
             found = examine(database, self.trace_id, self._window, keep_replays=True)
-            analysis, place = found.analysis, found.place
+            analysis, window_id = found.analysis, found.window_id
             replay = found.gains.replay if found.gains else None
             notes = found.fixes.notes if found.fixes else []
         drawn, path = self._drawn(analysis), []
@@ -158,7 +158,7 @@ class Subject(PageSubject):
         if drawn is not None:
             whole = replay.bounds("trace").pieces(replay.measured())
             path = path_between(whole, replay.graph, drawn.start_ns, drawn.end_ns, _PATH_PARTS)
-        return Replayed(analysis, notes, drawn, speeds(replay, place), path)
+        return Replayed(analysis, notes, drawn, speeds(replay, window_id), path)
 
     def _drawn(self, analysis: Analysis) -> Interval | None:
         """The window of the verdict; of all of a CPU's steps the one of median length, and of more
