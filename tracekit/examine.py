@@ -7,6 +7,7 @@ Replays and judging are imported on use: stored verdicts do not need them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -323,7 +324,8 @@ class _Examiner:
     def _causal(self, main: Account, window_id: WindowId, replayed: WindowGains) -> Causal:
         from tracekit.verdict.recorder import without_queued
 
-        flip = flip_of(Period.of(main, replayed.gains(window_id)), replayed, window_id)
+        period = Period.of(main, replayed.gains(window_id))
+        flip = flip_of(period, self.thresholds, partial(replayed.halved_at, window_id))
         causal = replayed.causal(window_id, flip)
         causal = without_queued(causal, main.window, self.trace.health)
         return replace(causal, gains=causal.gains.within(main.window.span_ns))

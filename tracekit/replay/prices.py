@@ -101,6 +101,12 @@ class WindowGains:
         ops = set(windows.ops(window_id.number).tolist())
         return [one_off for one_off in one_offs if one_off.ops <= ops]
 
+    def halved_at(self, window_id: WindowId, side: str, faster: float) -> tuple[int, float, float]:
+        """A window's length with a side that is faster by this factor, and the gains from then
+        halving the host's and the device's work."""
+        scale = self.replay.scale(*times(**{side: 1 / faster}), base=self.replay.unrecorded)
+        return self.replay.halved(scale, self.replay.window(window_id).length)
+
     def causal(self, window_id: WindowId, flip: float | None) -> Causal:
         """The gains, with the critical path and the speed at which the verdict flips."""
         window, graph = self.replay.window(window_id), self.replay.graph

@@ -19,11 +19,11 @@ from tracekit.causes import LIMITS, OF_DEVICE, OF_HOST, UNKNOWN_LIMIT, UNRECORDE
 from tracekit.replay.model import largest_first
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tracekit.evidence.model import Gpu, Idle, Period
-    from tracekit.replay.model import Gains, WindowId
-    from tracekit.replay.prices import Speed, WindowGains
+    from tracekit.replay.model import Gains
+    from tracekit.replay.prices import Speed
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
 
@@ -307,21 +307,20 @@ def limits_alike(
 # -- at other speeds -------------------------------------------------------------------------------
 
 
-def flip_of(period: Period, replayed: WindowGains, window_id: WindowId) -> float | None:
+def flip_of(
+    period: Period,
+    thresholds: Thresholds,
+    halved_at: Callable[[str, float], tuple[int, float, float]],
+) -> float | None:
     """The factor by which the side that bounds a window must get faster before the margin changes
-    its sign; None if it does not even at `fastest`."""
-    replay, thresholds = replayed.replay, replayed.replay.thresholds
-    bound = bound_of(period, thresholds)
-    side, window = bound.side, replay.window(window_id)
+    its sign; None if it does not even at `fastest`. `halved_at` gives the window's length if a side
+    is faster by a factor, and the gains from then halving each side's work."""
+    side = bound_of(period, thresholds).side
     assert period.gpu is not None and period.gains is not None
     busy_ns = steady_busy_ns(period.gpu, period.gains)
 
-    # Only judging needs it, and stored verdicts are shown without.
-    from tracekit.replay.grammar import times
-
     def flipped(faster: float) -> bool:
-        scale = replay.scale(*times(**{side: 1 / faster}), base=replay.unrecorded)
-        length, host, device = replay.halved(scale, window.length)
+        length, host, device = halved_at(side, faster)
         still_ns = busy_ns / (faster if side == "device" else 1)
         margin = weigh(cap_host_gain(host, length, still_ns), device).margin
         return margin > 0 if side == "host" else margin < 0
