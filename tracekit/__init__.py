@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tracekit.frameworks.judging import on_trace_ready
     from tracekit.run import Database, load, open_database, open_lake
 
-# In a checkout that is not installed, `queries` and `workloads` are beside this folder.
+# In a checkout without an install, `queries` and `workloads` are next to this folder.
 if not Path(__file__).with_name("queries").is_dir():
     __path__.append(str(Path(__file__).parents[1]))
 

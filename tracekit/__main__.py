@@ -1,4 +1,4 @@
-"""The start of the command line: `tracekit`, and `python -m tracekit`."""
+"""The entry point of the command line: `tracekit` and `python -m tracekit`."""
 
 import atexit
 import os
@@ -10,8 +10,8 @@ from tracekit.errors import is_interrupt
 
 
 def main() -> None:
-    """Imports the command line and runs it. Ctrl-C ends it with status 130 and no traceback, also
-    while modules are imported and while Python ends."""
+    """Imports the command line and runs it. Ctrl-C ends it with status 130 and no traceback, even
+    during imports and Python's shutdown."""
     status = 0
     try:
         from tracekit.commands import main as run
@@ -28,8 +28,8 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     from tracekit.database.interrupt import work_is_left_running
 
-    # Python would free each object by itself: for a small trace's analysis, that takes 0.1 s. It
-    # would also wait for a query that could not be stopped.
+    # Python would free objects one by one (0.1 s after analyzing a small trace), and would wait
+    # for a query that could not be stopped.
     if not work_is_left_running():
         atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -1,7 +1,7 @@
-"""Budgets for a step of the user's program: how many operators, launches and waits it may take.
+"""Budgets for a step of the user's program: limits on its operators, launches and waits.
 
-The pytest plugin records the step of a test. Its figures are checked against its budget, and
-against the figures that are stored for it in a small file beside its test.
+The pytest plugin records a test's step. Its figures are checked against the test's budget, or
+against the figures stored in a small file next to the test.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tracekit.text import counted, duration, printable
 from tracekit.verdict.regime import REGIMES
 from tracekit.verdicts import verdicts
 
-# The counts of the query step_counts, and whether they need a device.
+# The counts in the query step_counts, and whether each needs a device.
 COUNTS = {
     "operators": False,
     "launches": True,
-    "synchronisations": True,
+    "synchronizations": True,
     "allocations": True,
     "copied_bytes": True,
     "kernels": True,
@@ -39,28 +39,28 @@ COUNTS = {
 }
 _MOST_NAMES = 200
 _SCHEMA = "tracekit/step/1"
-# Most file systems end names at 255 bytes.
+# Most file systems limit names to 255 bytes.
 _SHOWN_CHARACTERS = 150
 _FOLDER = "tracekit_baselines"
-# Figures are the mean of several steps, which may differ.
+# Figures are means over several steps, which may differ.
 _SLACK = 0.001
 _MOST_CHANGES = 12
 _OTHER = ("kernels_by_class", "regime", "host_share", "time", "graph_breaks")
 
 
 class OverBudget(AssertionError):
-    """A step takes more than its budget allows."""
+    """A step exceeds its budget."""
 
 
 class StepBudget(Struct):
-    """What the fixture `tracekit_profile` gives a test: call it with the step."""
+    """The value of the fixture `tracekit_profile`: call it with the step."""
 
     test: str
     """The test's id."""
     folder: Path
     """The folder of the test's file."""
     leave: Path
-    """Where the traces of steps that are over their budgets are left."""
+    """The folder for traces of steps that exceed their budgets."""
     budget: Mapping[str, Any]
     update: bool
 
@@ -75,11 +75,12 @@ class StepBudget(Struct):
     ) -> Figures:
         """Runs the step `warmup` + 1 + `steps` times under torch.profiler, and returns its figures.
 
-        With `stacks`, the report tells the lines of Python too, and the profiler costs more.
+        With `stacks`, the report also shows Python lines, at a higher profiler cost.
 
         Raises:
-            OverBudget: when the step is over its budget; the message says by how much, what changed
-                and where its trace is.
+            OverBudget: when the step exceeds its budget; the message says by how much, what
+            changed,
+                and where the trace is.
             TracekitError: when the budget names an unknown figure, the step cannot be recorded, or
                 the stored figures cannot be read.
         """
@@ -108,20 +109,20 @@ class StepBudget(Struct):
                 f"no figures are stored for this step in {base_file}: store them with "
                 "`pytest --tracekit-update`, or give the mark a budget"
             )
-        found = broken(figures, self.budget, base)
-        if not found:
+        excesses = broken(figures, self.budget, base)
+        if not excesses:
             trace.unlink()
             return figures
         with temporary_folder() as folder:
             again = folder / "step.json.gz"
             try:
-                # Recording lines of Python would slow the steps that are judged: record one more.
+                # Recording Python lines would slow the judged steps, so this records an extra one.
                 with load(trace) if stacks else recorded(again, 1, 1, True) as database:
                     places = places_of(database)
             except Exception as error:
                 places = {}
-                print(f"the lines of Python are not known: one more step failed: {error}")
-        raise OverBudget(self._report(trace, figures, base, found, places))
+                print(f"Python lines are unknown: recording an extra step failed: {error}")
+        raise OverBudget(self._report(trace, figures, base, excesses, places))
 
     def _report(
         self,
@@ -144,7 +145,7 @@ class StepBudget(Struct):
 
 
 def _page(trace: Path) -> str:
-    """Writes the trace's page; returns its path, or why there is none."""
+    """Writes the trace's page; returns its path, or why it was not written."""
     from tracekit.reporters.notebook import page_of
     from tracekit.trace.paths import stem
 
@@ -159,22 +160,22 @@ def _page(trace: Path) -> str:
 
 
 class Broken(NamedTuple):
-    """A figure that is over its budget, or that cannot be known."""
+    """A figure that exceeds its budget or cannot be measured."""
 
     figure: str
     message: str
 
 
 def check_budget(budget: Mapping[str, Any]) -> None:
-    """Checks that a budget names known figures, with values that make sense.
+    """Checks that a budget's figures are known and its values make sense.
 
     Raises:
-        TracekitError: some name or value does not; the message says which.
+        TracekitError: when a name or value is wrong; the message says which.
     """
     for name, value in budget.items():
         if name not in COUNTS and name not in _OTHER:
-            known = ", ".join((*COUNTS, *_OTHER))
-            raise TracekitError(f"{name!r} is not a figure of a budget; the figures are {known}")
+            names = ", ".join((*COUNTS, *_OTHER))
+            raise TracekitError(f"{name!r} is not a figure of a budget; the figures are {names}")
         if name == "regime":
             is_sound = value in REGIMES.values()
         elif name == "kernels_by_class":
@@ -182,11 +183,11 @@ def check_budget(budget: Mapping[str, Any]) -> None:
         else:
             is_sound = is_number(value)
         if not is_sound:
-            raise TracekitError(f"the budget {name}={value!r} is not one that can be held")
+            raise TracekitError(f"{name}={value!r} is not a valid budget")
 
 
 def broken(figures: Figures, budget: Mapping[str, Any], base: Figures | None) -> list[Broken]:
-    """The figures that are over the budget; without a budget, over the counts of `base`."""
+    """The figures that exceed the budget; without a budget, those that exceed `base`."""
     limits = budget or (base.counts if base else {})
     return [
         Broken(name, message)
@@ -212,21 +213,21 @@ def _judged(name: str, allowed: Any, figures: Figures, base: Figures | None) -> 
             for each, most in allowed.items()
         }
     elif name == "graph_breaks":
-        # Each break makes one more region of a compiled function.
+        # Each graph break adds one region to a compiled function.
         limits = {name: (max(0.0, figures.counts["compiled_regions"] - 1), allowed)}
     of = "of the window" if name == "host_share" else "a step"
-    for each, (found, most) in limits.items():
-        if found is None:
-            yield f"{each} cannot be known: the trace has no work of a device"
-        elif found > most + _SLACK:
-            yield f"{each}: {found:,g} {of}, budget {most:,g}"
+    for figure, (count, most) in limits.items():
+        if count is None:
+            yield f"{figure} cannot be measured: the trace has no device work"
+        elif count > most + _SLACK:
+            yield f"{figure}: {count:,g} {of}, budget {most:,g}"
 
 
 def _time(allowed: float, figures: Figures, base: Figures | None) -> Iterator[str]:
     if base is None or base.step_ns is None:
-        yield "time has nothing to compare with: store it with --tracekit-update"
+        yield "there is no stored time to compare with: store one with --tracekit-update"
     elif figures.step_ns is None:
-        yield "time cannot be known: no step was timed without the profiler"
+        yield "time cannot be measured: no step was timed without the profiler"
     elif base.device == figures.device and figures.step_ns > allowed * base.step_ns:
         yield (
             f"time: {duration(figures.step_ns)} a step, {figures.step_ns / base.step_ns:.2f} times "
@@ -235,9 +236,9 @@ def _time(allowed: float, figures: Figures, base: Figures | None) -> Iterator[st
 
 
 def changes(figures: Figures, base: Figures, listed: Collection[str] = ()) -> list[str]:
-    """Names that run more or less often than in the stored figures, largest change first, without
-    the figures that are `listed` already."""
-    found = []
+    """Names whose counts differ from the stored figures, largest change first. Skips figures that
+    are already `listed`."""
+    changed = []
     for figure in COUNTS:
         if figure in ("copied_bytes", *listed) or figure not in figures.counts:
             continue
@@ -246,14 +247,14 @@ def changes(figures: Figures, base: Figures, listed: Collection[str] = ()) -> li
             change = now.get(name, 0) - then.get(name, 0)
             if abs(change) > _SLACK:
                 line = f"{change:+,g} {printable(name)} ({figure}: {then.get(name, 0):,g} before)"
-                found.append((-abs(change), figure, line))
-    more = len(found) - _MOST_CHANGES
-    largest = [line for _, _, line in sorted(found)[:_MOST_CHANGES]]
+                changed.append((-abs(change), figure, line))
+    more = len(changed) - _MOST_CHANGES
+    largest = [line for _, _, line in sorted(changed)[:_MOST_CHANGES]]
     return largest + ([f"and {more:,} more"] if more > 0 else [])
 
 
 def tallied(figure: str, figures: Figures, base: Figures | None, places: Places) -> Iterator[str]:
-    """What a figure counted, a line for each name: how often now and before, and from where."""
+    """The names that a figure counts, one per line, with counts now and before and call sites."""
     figure = {"kernels_by_class": "kernels", "graph_breaks": "compiled_regions"}.get(figure, figure)
     now = figures.names.get(figure, {}) if figure in COUNTS else {}
     then = base.names.get(figure, {}) if base is not None else {}
@@ -262,14 +263,14 @@ def tallied(figure: str, figures: Figures, base: Figures | None, places: Places)
         before = f" ({then.get(name, 0):,g} before)" if base is not None else ""
         sites = list(places.get((figure, name), {}))
         where = f", from {printable(sites[0])}" if sites else ""
-        more = f" and {counted(len(sites) - 1, 'other place')}" if len(sites) > 1 else ""
-        yield f"{now[name]:>6,g} {printable(name)}{before}{where}{more}"
+        others = f" and {counted(len(sites) - 1, 'other place')}" if len(sites) > 1 else ""
+        yield f"{now[name]:>6,g} {printable(name)}{before}{where}{others}"
     if len(now) > _MOST_CHANGES:
         yield f"and {counted(len(now) - _MOST_CHANGES, 'other name')}"
 
 
 class Figures(Struct, frozen=True):
-    """A step of a recorded run. Counts are per step; a key that is missing cannot be known."""
+    """The figures of a recorded step. Counts are per step; a missing key could not be measured."""
 
     counts: dict[str, float]
     """The counts, by the figures of the query step_counts."""
@@ -279,20 +280,20 @@ class Figures(Struct, frozen=True):
     regime: str
     """`overhead-bound`, `compute-bound` or `unknown`."""
     host_share: float | None
-    """The time in which the device waited for the host, over the judged window; None: unknown."""
+    """The share of the judged window in which the device waited for the host; None: unknown."""
     step_ns: int | None
-    """The median step without the profiler; None: it was not timed."""
+    """The median step time without the profiler; None: not timed."""
     device: str
-    """The device it ran on: `step_ns` applies only to that device."""
+    """The device that it ran on: `step_ns` applies only to that device."""
     why: list[str] = field(default_factory=list)
     """The verdict's sentences."""
 
 
 def figures_of(database: Session) -> Figures:
-    """The figures of the only trace of a database.
+    """The figures of the only trace in a database.
 
     Raises:
-        TracekitError: when it holds several.
+        TracekitError: when the database holds several.
     """
     trace_id = database.only(None)
     analysis = verdicts(database, trace_id)[0]
@@ -303,10 +304,10 @@ def figures_of(database: Session) -> Figures:
         if row["class"] is not None:
             classes[row["class"]] += row["per_step"]
     has_device = bool(database.ask("overview", trace=trace_id)[0]["gpu_ops"])
-    known = [name for name, of_device in COUNTS.items() if has_device or not of_device]
+    counted_names = [name for name, of_device in COUNTS.items() if has_device or not of_device]
     noted = analysis.trace.capture or {}
     return Figures(
-        counts={name: round(names[name].total(), 3) for name in known},
+        counts={name: round(names[name].total(), 3) for name in counted_names},
         kernels_by_class={name: round(count, 3) for name, count in sorted(classes.items())},
         names={
             figure: {name: round(count, 3) for name, count in counter.most_common(_MOST_NAMES)}
@@ -322,34 +323,33 @@ def figures_of(database: Session) -> Figures:
 
 
 def is_number(value: object) -> bool:
-    """Whether this is a finite number that a figure can have."""
+    """Whether this is a finite number that is valid for a figure."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
-# How often a step runs an operator, call or kernel at each line. The key is a figure and a name.
+# Counts per line of the operator, call or kernel that the key (a figure and a name) gives.
 Places = dict[tuple[str, str], dict[str, float]]
 
 
 def places_of(database: Session) -> Places:
-    """Where the only trace of a database runs what is counted, the place of most first."""
-    found: Places = {}
+    """The call sites of everything counted in a database's only trace, most frequent first."""
+    places: Places = {}
     for row in database.ask("step_places", trace=database.only(None)):
         if row["place"] is not None:
-            by_place = found.setdefault((row["figure"], str(row["name"])), {})
+            by_place = places.setdefault((row["figure"], str(row["name"])), {})
             by_place[row["place"]] = row["per_step"]
-    return found
+    return places
 
 
 def name_of(test: str) -> str:
-    """A file name, without its ending, for the test of this id: unique, even on file systems that
-    ignore case."""
+    """A file name without extension for the test with this id: unique even on case-insensitive
+    file systems."""
     shown = re.sub(r"[^a-z0-9_]+", "-", test.lower()).strip("-")[:_SHOWN_CHARACTERS]
     return f"{shown}-{hashlib.sha256(test.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 def file_of(test: str, folder: Path) -> Path:
-    """The file with the figures of a test whose own file is in `folder`. It is the same wherever
-    pytest is started."""
+    """The file of figures for a test whose module is in `folder`, wherever pytest is started."""
     file, _, inside = test.partition("::")
     return folder / _FOLDER / f"{name_of(f'{Path(file).name}::{inside}')}.json"
 
@@ -364,19 +364,23 @@ def read_figures(path: Path) -> Figures | None:
         fields = parsed(path.read_text("utf-8"))
         if fields.pop("schema") != _SCHEMA or fields.keys() - set(Figures.__struct_fields__):
             raise ValueError
-        found = record(Figures, fields)
-        named = (found.counts, found.kernels_by_class, *found.names.values())
-        numbers = [found.host_share or 0, *(number for each in named for number in each.values())]
-        is_timed = found.step_ns is None or found.step_ns > 0
-        if not (all(map(is_number, numbers)) and found.counts.keys() <= COUNTS.keys() and is_timed):
+        figures = record(Figures, fields)
+        named = (figures.counts, figures.kernels_by_class, *figures.names.values())
+        numbers = [figures.host_share or 0, *(number for each in named for number in each.values())]
+        is_timed = figures.step_ns is None or figures.step_ns > 0
+        if not (
+            all(map(is_number, numbers)) and figures.counts.keys() <= COUNTS.keys() and is_timed
+        ):
             raise ValueError
-        return found
+        return figures
     except FileNotFoundError:
         return None
     except OSError as error:
         raise TracekitError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise TracekitError(f"{path}: is not a file of --tracekit-update: run it again") from error
+        raise TracekitError(
+            f"{path} was not written by --tracekit-update: run that again"
+        ) from error
 
 
 def write_figures(path: Path, figures: Figures) -> None:

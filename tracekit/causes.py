@@ -1,4 +1,4 @@
-"""The causes to which time is attributed, the side (host or device) of each, and their texts."""
+"""The causes to which time is attributed, with their side (host or device) and texts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from functools import cache
 from importlib.resources import files
 
-# The cause of a stretch of a host thread in which nothing was recorded, if it is too long for the
-# interpreter between two operators (the threshold `unrecorded_ns`); shorter ones are Python's.
+# The cause of a host thread's stretch without records, if it is too long for the interpreter
+# between two operators (the threshold `unrecorded_ns`). Shorter stretches count as Python.
 UNRECORDED = "unrecorded-time"
 
 # Causes of host time, then of device time, then of time that the trace does not explain. In arrays,
@@ -20,7 +20,7 @@ CAUSES = (
     "unknown",
 )
 
-# The cause of kernel time if the trace does not show whether math or memory limits the kernels.
+# The cause of kernel time when the trace does not show whether math or memory limits the kernels.
 UNKNOWN_LIMIT = "math-or-memory"
 # The causes that such kernels may have.
 LIMITS = ("math", "memory-bandwidth")
@@ -32,15 +32,15 @@ OF_DEVICE = (
     *("communication", "copy", "memory-bandwidth", "math", "math-or-memory", "latency", "sync"),
 )
 
-# The causes of those host activities (the SQL type host_activity, columns of the query cpu_time,
-# `launch_latency` of gpu_timeline) whose names differ from their cause's.
+# The causes of host activities whose names differ from their cause's (the SQL type host_activity,
+# columns of the query cpu_time, `launch_latency` in gpu_timeline).
 CAUSE_OF_ACTIVITY = {
     "runtime": "launch", "view": "dispatch", "untraced": "python", "launch_latency": "latency",
 }  # fmt: skip
 
 
 def cause_of(activity: str) -> str:
-    """The cause to which a host thread's activity belongs, if it takes no long stretch of time."""
+    """The cause of a host thread's activity, unless it is a long stretch without records."""
     return CAUSE_OF_ACTIVITY.get(activity, activity)
 
 
@@ -61,7 +61,7 @@ def _all_words() -> dict[str, dict[str, str]]:
 
 
 def in_words_of(device: str, text: str) -> str:
-    """The text with a device's own word for a GPU, such as `MTIA`, also in names of PyTorch."""
+    """The text with the device's word for a GPU, such as `MTIA`, in PyTorch names too."""
     if device == "GPU":
         return text
     if device.isupper():
@@ -70,13 +70,13 @@ def in_words_of(device: str, text: str) -> str:
     return re.sub(r"\bGPU\b", device, text)
 
 
-# The recorders that have switches of their own; others have Kineto's.
+# The recorders with their own switches; all others use Kineto's.
 RECORDERS = ("kineto", "nsys", "rocprofv3", "jax")
 
 
 def in_switches_of(recorder: str, text: str) -> str:
     """The text with each {code} replaced by this recorder's switch that records it."""
-    known = words(f"switch {recorder if recorder in RECORDERS else RECORDERS[0]}")
-    for code, switch in known.items():
+    switches = words(f"switch {recorder if recorder in RECORDERS else RECORDERS[0]}")
+    for code, switch in switches.items():
         text = text.replace(f"{{{code}}}", switch)
     return text

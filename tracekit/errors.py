@@ -12,9 +12,9 @@ from functools import cache
 from tracekit.text import shown
 from tracekit.version import DISTRIBUTION
 
-# DuckDB's name for a kind of error, before its message.
+# DuckDB's name for the kind of error, in front of the message.
 _KIND = re.compile(r"[\w ]+ Error: ")
-# Its errors about files. Those of libraries that read a file for it have no kind.
+# DuckDB's errors about files. Errors from libraries that read files for it have no kind.
 _OF_FILES = {
     "Error", "FatalException", "IOException", "InternalException", "SerializationException",
     "TransactionException",
@@ -30,8 +30,8 @@ _HOLDER = re.compile(r"Conflicting lock is held in .*\(PID (\d+)\)")
 class TracekitError(Exception):
     """An error for the user: one line that says what is wrong, where, and what to do.
 
-    The command line prints it on standard error and exits with `status`. URLs in it are without
-    what may be secret.
+    The command line prints it on standard error and exits with `status`. Possible secrets are
+    removed from its URLs.
     """
 
     status = 2
@@ -45,11 +45,11 @@ class StorageError(TracekitError, OSError):
 
 
 class NoAttributeError(TracekitError, AttributeError):
-    """The user asks an object for an attribute that it does not have."""
+    """The user accessed an attribute that the object does not have."""
 
 
 class WrongCallError(TracekitError, TypeError):
-    """The user calls a function with arguments that it does not take."""
+    """The user called a function with wrong arguments."""
 
 
 def install(extra: str) -> str:
@@ -62,7 +62,7 @@ def needing(what: str, extra: str) -> Iterator[None]:
     """Turns a failed import in its `with` block into an error that names the missing package.
 
     Raises:
-        TracekitError: when one is absent.
+        TracekitError: when a package is absent.
     """
     try:
         yield
@@ -73,7 +73,7 @@ def needing(what: str, extra: str) -> Iterator[None]:
 
 @contextmanager
 def explained(what: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Turns these errors in its `with` block into one for the user: what went wrong, and why.
+    """Turns these errors in its `with` block into one for the user that says what failed and why.
 
     Raises:
         TracekitError: for any of them.
@@ -81,7 +81,7 @@ def explained(what: str, *kinds: type[Exception]) -> Iterator[None]:
     try:
         yield
     except TracekitError:
-        # Its message is for the user already.
+        # Its message is already for the user.
         raise
     except kinds as error:
         reason = getattr(error, "strerror", None) or reason_of(error)
@@ -91,8 +91,8 @@ def explained(what: str, *kinds: type[Exception]) -> Iterator[None]:
 def is_interrupt(error: BaseException) -> bool:
     """Whether the user interrupted the program.
 
-    DuckDB raises its own error for an interrupted query, and cleaning up may raise others. So this
-    looks through the chain of causes.
+    DuckDB raises its own error for an interrupted query, and cleanup may raise others, so this
+    searches the chain of causes.
     """
     first: BaseException | None = error
     # A chain of causes may form a cycle.
@@ -106,8 +106,8 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """Any exception in one line: its type and the first line of its message; for tracekit's own
-    errors, the message."""
+    """An exception in one line: its type and the first line of its message. tracekit's own errors
+    are only their message."""
     if isinstance(error, TracekitError):
         return str(error)
     lines = str(error).strip().splitlines()
@@ -115,8 +115,8 @@ def first_line(error: BaseException) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """The first line of an exception's message; of one without a message, its type. DuckDB's errors
-    are said in words for users."""
+    """The first line of an exception's message, or its type if it has none. DuckDB's errors are
+    reworded for users."""
     text = str(error).strip().partition("\n")[0]
     if type(error).__module__ == "_duckdb":
         text = file_trouble(error) or _KIND.sub("", text, count=1)
@@ -125,14 +125,14 @@ def reason_of(error: BaseException) -> str:
 
 @cache
 def _system() -> re.Pattern[str]:
-    """What a system says about a file or a disk, where DuckDB passes it on."""
-    said = "|".join(re.escape(os.strerror(number)) for number in errno.errorcode)
-    return re.compile(rf": ({said})\s*(?:\"|$)", re.MULTILINE)
+    """The system's message about a file or disk inside a DuckDB error."""
+    messages = "|".join(re.escape(os.strerror(number)) for number in errno.errorcode)
+    return re.compile(rf": ({messages})\s*(?:\"|$)", re.MULTILINE)
 
 
 def file_trouble(error: BaseException) -> str | None:
-    """What is wrong with a file or the disk, by an error of DuckDB; None: it is about something
-    else, such as SQL."""
+    """The problem with a file or the disk that a DuckDB error reports; None: the error is about
+    something else, such as SQL."""
     text, kind = str(error), type(error).__name__
     is_damage = _DAMAGE.search(text) or (kind == "Error" and not _KIND.match(text))
     if kind not in _OF_FILES and not (kind == "InvalidInputException" and is_damage):
@@ -142,7 +142,7 @@ def file_trouble(error: BaseException) -> str | None:
         return f"{how if 'duckdb_temp' in text else ''}{said[1]}"
     if holder := _HOLDER.search(text):
         return f"the process {holder[1]} is writing it"
-    which = found[1] if (found := _PARQUET.search(text)) else "the file"
+    which = match[1] if (match := _PARQUET.search(text)) else "the file"
     if "No files found" in text:
         return f"{which} is gone"
     return f"{which} is cut short or damaged" if is_damage else None

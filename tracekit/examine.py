@@ -1,7 +1,7 @@
-"""The one way from traces in a database to results: collects the evidence on a window, judges it,
-and looks for possible changes.
+"""Turns traces in a database into results: collects evidence on a window, judges it, and looks
+for possible changes.
 
-Replays and judging are imported on use: stored verdicts do not need them.
+Replays and rules are imported on use: stored verdicts do not need them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Examination(Struct, frozen=True):
     fixes: FixList | None
     """None: the trace cannot be replayed."""
     gains: WindowGains | None
-    """The replays, if they are kept; None also if the trace cannot be replayed."""
+    """The replays; None: not kept, or the trace cannot be replayed."""
     window_id: WindowId
     """The verdict's window."""
 
@@ -52,7 +52,7 @@ def examine_all(
     """The analyses of these traces, or of all traces in the database.
 
     Raises:
-        TracekitError: the database has no such trace, or a trace has no such window.
+        TracekitError: when the database has no such trace, or a trace has no such window.
     """
     chosen = database.trace_ids() if trace_ids is None else [*map(database.only, trace_ids)]
     with database.sharing():
@@ -86,8 +86,8 @@ def examine(
 
 
 def replayed(database: Session, analysis: Analysis) -> tuple[Replay | None, WindowId]:
-    """The replay of a trace that was judged before, and the window of its verdict; None: it cannot
-    be replayed.
+    """The replay of an already judged trace, and its verdict's window; None: the trace cannot be
+    replayed.
 
     Raises:
         TracekitError: the trace's events cannot be read.
@@ -109,14 +109,14 @@ def replayed(database: Session, analysis: Analysis) -> tuple[Replay | None, Wind
 
 
 class _Examiner:
-    """Examines one trace; the replays are freed once nothing needs them."""
+    """Examines one trace; frees the replays as soon as possible."""
 
     def __init__(self, database: Session, trace_id: int) -> None:
         self.database, self.trace_id, self.thresholds = database, trace_id, database.thresholds
         overview = database.ask("overview", trace=trace_id)[0]
         self.trace: Trace = collect.trace_of(database, trace_id, overview)
         self.accounts = Accounts(database, trace_id, overview)
-        # The span is unknown if no event has a duration.
+        # The span is unknown when no event has a duration.
         self.is_replayable = overview["span_ns"] is not None
         self.no_replay = ""
         self.repetition = collect.repetition_of(database, trace_id)
@@ -131,7 +131,7 @@ class _Examiner:
         replayed = self._replayed(ranges and ranges[0])
         replay = replayed.replay if replayed else None
         main, window_id = self.accounts.chosen(window, replay, ranges and ranges[1])
-        # Replays of the host alone price changes; its verdict is by time.
+        # Host-only replays price changes; the verdict on a host is by time.
         of_device = replayed if self.accounts.first.gpu else None
         causal = self._causal(main, window_id, of_device) if of_device else None
         fixes = None
@@ -146,7 +146,7 @@ class _Examiner:
             if main.window.kind == "step":
                 marked_ns = of_device.replay.steps.lasted_ns[window_id.number]
         kept = of_device if keep_replays else None
-        # Frees the graph, which is large, before the next questions are asked.
+        # Frees the large graph before the next queries run.
         del replay, replayed, of_device
         events = self._events(one_offs, causal)
         if fixes and causal:
@@ -170,7 +170,7 @@ class _Examiner:
             judged=judged,
             causal=causal,
             one_offs=events,
-            steps=[judged if each.window == judged.window else each for each in evidence.steps],
+            steps=[judged if step.window == judged.window else step for step in evidence.steps],
             phases=phases,
             windows=[judged if each.window == judged.window else each for each in evidence.windows],
             devices=self.accounts.devices,
@@ -188,10 +188,10 @@ class _Examiner:
     # -- evidence and judgement
 
     def _events(self, one_offs: list[OneOff], causal: Causal | None) -> list[OneOffEvent]:
-        """The one-offs with their call sites, which the links of the critical path get, too."""
+        """The one-offs with their call sites, which are also added to the critical path's links."""
         links = causal.links if causal else []
-        ids = [each.event_id for each in one_offs] + [link["event_id"] for link in links]
-        ids += [event_id for each in one_offs for event_id, _ in each.inner]
+        ids = [one_off.event_id for one_off in one_offs] + [link["event_id"] for link in links]
+        ids += [event_id for one_off in one_offs for event_id, _ in one_off.inner]
         sites = collect.call_sites_of(ids, self.database, self.trace_id)
         collect.name_links(links, sites)
         return collect.events_of(one_offs, sites)
@@ -199,14 +199,14 @@ class _Examiner:
     def _with_longest(
         self, events: list[OneOffEvent], causal: Causal, main: Account, fixes: FixList
     ) -> tuple[list[OneOffEvent], Causal]:
-        """The one-offs, and what is gained without them: where none was found and few steps were
-        recorded, the longest event is one."""
+        """The one-offs and the gains without them. If there are none and few steps were recorded,
+        the longest event counts as one."""
         from tracekit.verdict.once import longest_once, without_once
 
         steps = self.repetition.steps if self.repetition else 0
         if events or steps >= self.thresholds.fewest_alike:
             return events, causal
-        priced_ns = max((each.saves_ns for each in fixes.advice if each.once), default=0)
+        priced_ns = max((fix.saves_ns for fix in fixes.advice if fix.once), default=0)
         since_ns = min(each.window.start_ns for each in self.accounts.all)
         period = self._period(main, causal.gains)
         once = longest_once(period, causal, priced_ns, since_ns, self.thresholds)
@@ -221,7 +221,7 @@ class _Examiner:
         fixes: FixList | None,
         top: list[dict[str, Any]],
     ) -> Evidence:
-        """All that the verdict on a window rests on; `top` are the kernels of most time."""
+        """All evidence for the verdict on a window; `top` are the kernels with the most time."""
         database, trace_id = self.database, self.trace_id
         dominant = ""
         if main.gpu and causal and causal.gains.removed.get(UNKNOWN_LIMIT, 0.0) > 0:
@@ -229,7 +229,7 @@ class _Examiner:
         untraced_ns = main.idle.causes.get("untraced", 0) if main.idle else 0
         asks_meanwhile = untraced_ns >= self.thresholds.small_gain * main.window.span_ns
         profiler, shaped = collect.recorder_of(database, trace_id, self.missing)
-        first = next((each for each in fixes.advice if not each.once), None) if fixes else None
+        first = next((fix for fix in fixes.advice if not fix.once), None) if fixes else None
         return Evidence(
             period=Period.of(main, causal.gains if causal else None),
             flip=causal.flip if causal else None,
@@ -239,8 +239,8 @@ class _Examiner:
             no_replay=self.no_replay,
             health=self.trace.health,
             one_offs=one_offs,
-            steps=[each for each in periods if each.window.kind == "step"],
-            windows=[each for each in periods if each.window.kind != "step"],
+            steps=[period for period in periods if period.window.kind == "step"],
+            windows=[period for period in periods if period.window.kind != "step"],
             repetition=self.repetition,
             rank_wait=collect.rank_wait_of(database, trace_id, main, self.thresholds),
             profiler=profiler,
@@ -268,14 +268,15 @@ class _Examiner:
     def _with_notes(
         self, fixes: FixList, verdict: Verdict, causal: Causal | None
     ) -> tuple[FixList, Verdict]:
-        """The list with how it relates to the verdict. Where it has nothing against the device's
-        limit, the only bound that is known is the peak: both say how near it is."""
+        """The list, with a note on how it relates to the verdict. If nothing in it addresses the
+        device's limit, the only known bound is the peak: the list and the verdict say how near it
+        is."""
         from tracekit.advice.find import without_prices
         from tracekit.advice.model import is_against
         from tracekit.verdict.next_steps import bound_then, list_notes
 
         if verdict.regime == UNKNOWN:
-            # Prices rest on data that the trace lacks.
+            # Prices need data that the trace lacks.
             fixes = without_prices(fixes)
         graph = causal.gains.cuda_graph if causal else 0.0
         notes = list_notes(fixes.advice, fixes.unsure, verdict, graph)
@@ -292,22 +293,22 @@ class _Examiner:
     # -- replays
 
     def _ranges(self, window: str | None) -> tuple[str, int | None] | None:
-        """The name of the ranges that `window` names, and the number in it; None: another window.
+        """The range name in `window`, and the number of the range; None: another kind of window.
 
         Raises:
-            TracekitError: they cannot be judged.
+            TracekitError: when ranges cannot be judged.
         """
         from tracekit.replay.windows import range_of
 
         if window is None or window in FIXED or not self.is_replayable:
             return None
-        found = range_of(self.database, self.trace_id, window)
-        if found and self.accounts.first.gpu is None:
+        named = range_of(self.database, self.trace_id, window)
+        if named and self.accounts.first.gpu is None:
             raise TracekitError("ranges cannot be judged: the trace has no GPU ops")
-        return found
+        return named
 
     def _replayed(self, ranges: str | None) -> WindowGains | None:
-        """The replays of the trace and of ranges of a name; None if it cannot be replayed."""
+        """The replays of the trace and of the ranges with a name; None: it cannot be replayed."""
         from tracekit.replay.prices import WindowGains
         from tracekit.replay.replay import Replay
 
@@ -340,23 +341,22 @@ class _Examiner:
     ) -> FixList:
         from tracekit.advice.find import find
 
-        # Without a device, all of the trace is replayed.
+        # Without a device, the whole trace is replayed.
         of_host = main.gpu is None and window_id == WHOLE_TRACE
         window = replace(main.window, name="whole trace") if of_host else main.window
         with stage("pricing possible changes"):
-            found = find(
+            fixes = find(
                 replayed, window_id, of_window, window, self.trace.health, self.missing,
                 repeats=not is_unrepeated(self.repetition), combine=combine,
             )  # fmt: skip
-        return replace(found, trace=self.trace.path)
+        return replace(fixes, trace=self.trace.path)
 
     # -- windows
 
     def _periods(
         self, main: Account, causal: Causal | None, replayed: WindowGains | None
     ) -> list[Period]:
-        """The verdict's window and all others of the main device, or of the host, judged
-        briefly."""
+        """Short verdicts on every window of the main device, or of the host."""
         periods: list[Period] = []
         ids = self.accounts.window_ids(replayed.replay if replayed else None)
         for account, window_id in zip(self.accounts.all, ids, strict=True):

@@ -20,18 +20,18 @@ from platformdirs import user_cache_path
 
 from tracekit.errors import TracekitError, explained
 
-# The beginning of the names of temporary folders.
+# The prefix of temporary folders' names.
 TEMPORARY = "tracekit-temp-"
 _LOCK = ".lock"
 # On Windows, st_uid is always 0.
 _USER = os.getuid() if hasattr(os, "getuid") else 0
-# The process that made a work folder died if the folder is this old and has no lock.
+# A work folder without a lock is abandoned once it is this old.
 _ABANDONED_S = 60
 # Paths of files that this process has open.
 _STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
-# The work folders that this process made, and those of its parent if it was forked.
+# The work folders that this process or, after a fork, its parent made.
 _made: dict[tuple[int, Path], FileLock] = {}
-# How often a waiting writer checks the lock.
+# The interval at which a waiting writer checks the lock.
 _POLL_S = 0.05
 
 
@@ -61,7 +61,7 @@ def written_whole(
         except TracekitError as error:
             if not resumes:
                 names = str(beside), str(output)
-                error.args = tuple(str(each).replace(*names) for each in error.args)
+                error.args = tuple(str(argument).replace(*names) for argument in error.args)
             raise
         beside.replace(target)
 
@@ -69,25 +69,27 @@ def written_whole(
 def require_unlinked(path: Path, given: str | Path) -> Path:
     """Checks that no part of `path` below `given` is a link; returns the path.
 
-    A link in the path that a user gives is the user's wish. One under a name that tracekit chooses,
-    such as .tracekit in a checkout, is anybody's, and would lead what is written elsewhere.
+    Links in a path that the user gives are intended. A link under a name that tracekit chooses,
+    such as .tracekit in a checkout, may be anyone's and could redirect writes.
 
     Raises:
-        TracekitError: when one is.
+        TracekitError: when a part is a link.
     """
     parts = path.relative_to(given).parts
     for count in range(len(parts)):
         place = Path(given, *parts[: count + 1])
         if place.is_symlink():
-            raise TracekitError(f"{place}: is a link, and tracekit writes through none: remove it")
+            raise TracekitError(
+                f"{place} is a link, and tracekit does not write through links: remove it"
+            )
     return path
 
 
 def named_or_own(output: str | None, own: str | Path) -> str:
-    """The file that the user named, or the one that tracekit names.
+    """The file that the user named, or tracekit's default.
 
     Raises:
-        TracekitError: when tracekit's is a link.
+        TracekitError: when the default is a link.
     """
     return output or str(require_unlinked(Path(own), Path(own).parent))
 
@@ -100,15 +102,15 @@ def sole_writer(
 ) -> Iterator[None]:
     """Locks `output` against other writers while the block runs.
 
-    If another process has the lock, this calls `on_wait` and waits. The system releases the lock of
-    a process that dies. Readers need no lock.
+    If another process has the lock, this calls `on_wait` and waits. The system releases a dead
+    process's lock. Readers do not need the lock.
 
     Raises:
         TracekitError: when `output` cannot be written, or is one of `inputs`.
     """
     target = _checked(output, inputs)
     path = target.with_name(f".{target.name}{_LOCK}")
-    # FileLock would create the folder, and empty the file.
+    # FileLock would create the folder and truncate the file.
     require_writable(output)
     require_no_input(path, inputs)
     lock = FileLock(path, poll_interval=_POLL_S)
@@ -130,7 +132,7 @@ def sole_writer(
 
 @contextmanager
 def work_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """A folder as `lasting_folder` makes it, removed after the block."""
+    """A folder from `lasting_folder`, removed after the block."""
     folder = lasting_folder(parent, prefix)
     try:
         yield folder
@@ -146,7 +148,7 @@ def work_folder(parent: Path, prefix: str) -> Iterator[Path]:
 
 def temporary_folder(parent: str | Path | None = None) -> AbstractContextManager[Path]:
     """A work folder in `parent`, by default the system's temporary directory. If the process is
-    killed, a later one removes it: so tracekit makes no other temporary folders."""
+    killed, a later one removes the folder, so tracekit makes no other temporary folders."""
     return work_folder(Path(parent or tempfile.gettempdir()), TEMPORARY)
 
 
@@ -154,7 +156,7 @@ def process_folder(parent: str | Path | None = None, prefix: str = TEMPORARY) ->
     """The one temporary folder of this process in `parent`, removed when the process ends.
 
     Raises:
-        TracekitError: when it cannot be made.
+        TracekitError: when the folder cannot be made.
     """
     return _process_folder(Path(parent or tempfile.gettempdir()), prefix, os.getpid())
 
@@ -168,17 +170,17 @@ def _process_folder(parent: Path, prefix: str, process: int) -> Path:
 def lasting_folder(parent: Path, prefix: str) -> Path:
     """A private folder in `parent` with an unpredictable name, removed when this process ends.
 
-    Folders with the same prefix that dead processes left are removed first.
+    First removes folders with the same prefix that dead processes left behind.
     """
     remove_abandoned(parent, prefix)
     folder = parent.absolute() / f"{prefix}{uuid.uuid4().hex[:12]}"
     # Another thread may remove it.
     lock = FileLock(folder / _LOCK, thread_local=False)
-    # Noted before the folder exists: an interrupt may come at any moment.
+    # Recorded before the folder exists, since an interrupt may come at any moment.
     _made[os.getpid(), folder] = lock
     while True:
         folder.mkdir(mode=0o700)
-        # Another process may take it for abandoned in the moment before it is locked.
+        # Another process may consider it abandoned in the moment before it is locked.
         with suppress(FileNotFoundError):
             lock.acquire()
             return folder
@@ -195,16 +197,18 @@ def remove_abandoned(parent: Path, prefix: str) -> None:
     """Removes the work folders with this prefix whose processes are gone."""
     for folder in parent.glob(glob.escape(prefix) + "*"):
         with suppress(OSError, Timeout):
-            found, lock = folder.lstat(), folder / _LOCK
-            is_own_folder = stat.S_ISDIR(found.st_mode) and found.st_uid == _USER
-            if is_own_folder and (lock.exists() or time.time() - found.st_mtime >= _ABANDONED_S):
+            folder_status, lock = folder.lstat(), folder / _LOCK
+            is_own_folder = stat.S_ISDIR(folder_status.st_mode) and folder_status.st_uid == _USER
+            if is_own_folder and (
+                lock.exists() or time.time() - folder_status.st_mtime >= _ABANDONED_S
+            ):
                 _remove(folder, FileLock(lock).acquire(timeout=0).lock)
 
 
 def own_cache() -> Path | None:
-    """The user's cache folder, which only this user can write to; None if there is none.
+    """The user's cache folder, which only this user can write to; None: no such folder.
 
-    Use a file in it only if `is_own` says so: others may have put it there before.
+    Use a file in it only if `is_own` is true: another user may have put it there earlier.
     """
     try:
         folder = user_cache_path("tracekit")
@@ -217,16 +221,16 @@ def own_cache() -> Path | None:
 
 
 def is_own(path: Path) -> bool:
-    """Whether the file exists, and only this user can have written it. On Windows, user folders are
+    """Whether the file exists and only this user can have written it. On Windows, user folders are
     private."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return False
-    # A hard link may lead to any file of the user.
-    is_linked = stat.S_ISREG(found.st_mode) and found.st_nlink > 1
+    # A hard link may refer to any of the user's files.
+    is_linked = stat.S_ISREG(status.st_mode) and status.st_nlink > 1
     return os.name == "nt" or (
-        found.st_uid == _USER and not found.st_mode & 0o022 and not is_linked
+        status.st_uid == _USER and not status.st_mode & 0o022 and not is_linked
     )
 
 
@@ -246,8 +250,8 @@ def is_standard_output(output: str | Path) -> bool:
 
 
 def is_device(output: str | Path) -> bool:
-    """Whether this is -, a pipe, a terminal or similar, or a path such as /dev/stdout: another file
-    cannot replace it."""
+    """Whether this is -, a pipe, a terminal or a path such as /dev/stdout, which another file
+    cannot replace."""
     path = Path(output)
     if str(output) == "-" or str(path).startswith(_STREAMS):
         return True
@@ -257,10 +261,10 @@ def is_device(output: str | Path) -> bool:
 
 
 def require_writable(output: str | Path, inputs: Iterable[str | Path] = ()) -> None:
-    """Checks before long work that `output` can be written, and is not one of `inputs`.
+    """Checks before long work that `output` can be written and is not one of `inputs`.
 
     Raises:
-        TracekitError: when it cannot, or is one.
+        TracekitError: when it cannot be written, or is one of them.
     """
     folder = _checked(output, inputs).parent
     if not os.access(folder, os.W_OK):
@@ -269,19 +273,19 @@ def require_writable(output: str | Path, inputs: Iterable[str | Path] = ()) -> N
 
 
 def require_no_input(output: str | Path, inputs: Iterable[str | Path]) -> None:
-    """Checks that `output` is not one of the files `inputs` under another name: links to a file are
-    the file, and - is standard input or output.
+    """Checks that `output` is not one of `inputs` under another name. A link counts as its target,
+    and - is standard input or output.
 
     Raises:
-        TracekitError: when it is one.
+        TracekitError: when it is one of them.
     """
     target = _state(output, 1)
     if target is None or not stat.S_ISREG(target.st_mode):
         return
-    for each in inputs:
-        state = _state(each, 0)
+    for input_path in inputs:
+        state = _state(input_path, 0)
         if state is not None and os.path.samestat(target, state):
-            raise TracekitError(f"{output}: is also an input; write to another file")
+            raise TracekitError(f"{output} is also an input; write to another file")
 
 
 def _state(file: str | Path, standard: int) -> os.stat_result | None:
@@ -295,9 +299,9 @@ def _checked(output: str | Path, inputs: Iterable[str | Path]) -> Path:
     try:
         target = Path(output).resolve()
         if target.is_dir():
-            raise TracekitError(f"{output}: is a directory, not a file to write")
+            raise TracekitError(f"{output} is a directory, not a file")
         if is_device(output) or (target.exists() and not target.is_file()):
-            raise TracekitError(f"{output}: is not an ordinary file; give a file to write")
+            raise TracekitError(f"{output} is not an ordinary file")
     except (OSError, RuntimeError, ValueError) as error:
         # A loop of links, a name that is too long, or a name with a zero byte.
         reason = getattr(error, "strerror", None) or "the path is not valid"

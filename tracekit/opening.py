@@ -1,4 +1,4 @@
-"""A path -> an opened session: a trace that is loaded, a database, or a lake."""
+"""Opens a path as a session: a trace to load, a database, or a lake."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from tracekit.ingest.loader import Loader
     from tracekit.verdict.rows import Rows
 
-# The process needs this outside DuckDB for the results of queries. The replay's graph is not
-# counted: while it is in memory, DuckDB holds little.
+# Memory that the process needs outside DuckDB, for query results. The replay's graph does not
+# count: while it is in memory, DuckDB holds little.
 _OUTSIDE_QUERIES_MB = 200
 _MOST_NOTED = 5
-# A pattern for tables that verdicts fill, in any SQL; and one for questions that read them.
+# Patterns for SQL that names the verdicts' tables, and for questions that read them.
 _OF_VERDICTS = re.compile(r"\b(verdict|evidence|one_off|advice)\b", re.IGNORECASE)
 _ASKS_VERDICTS = re.compile(r"\b(FROM|JOIN) (verdict|evidence|one_off|advice)\b")
 
 
 def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Path]:
-    """The local files that the paths of traces, databases and lakes name, and the file of device
+    """The local files behind the paths of traces, databases and lakes, and the file of device
     peaks.
 
     Raises:
@@ -53,7 +53,7 @@ def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Pa
 
 
 def _may_be_lake(path: str) -> bool:
-    """Whether a path is a lake or a part of one; a file is not, which needs no module of lakes."""
+    """Whether a path is a lake or a part of one. For a file, this imports no lake modules."""
     if Path(path).is_file():
         return False
     from tracekit.lake.layout import may_be_lake
@@ -68,29 +68,29 @@ def open_any(
     *,
     skips_bad: bool = False,
 ) -> Session:
-    """Opens a lake or a part of one, or a database, or loads anything else as `load` does, and
-    several paths together; answers go to `output`. With `skips_bad`, files in a folder that are no
+    """Opens a lake, a part of one, or a database; loads other paths as `load` does. Several paths
+    are opened together. Answers go to `output`. With `skips_bad`, files in a folder that are not
     traces become notes.
 
     Raises:
-        TracekitError: when it cannot be read, or `output` is one of its files.
+        TracekitError: when a path cannot be read, or `output` is one of the files.
     """
     from tracekit.files import require_no_input
 
     resources = resources or Resources()
-    given = [str(paths)] if isinstance(paths, str | Path) else list(paths)
+    listed = [str(paths)] if isinstance(paths, str | Path) else list(paths)
     if output is not None:
-        require_no_input(output, files_named(given, resources))
-    if skips_bad and any(Path(each).is_dir() and not _may_be_lake(each) for each in given):
-        return _without_bad(given, resources)
-    if len(given) > 1:
-        return load(given, resources=resources)
-    (path,) = given
+        require_no_input(output, files_named(listed, resources))
+    if skips_bad and any(Path(each).is_dir() and not _may_be_lake(each) for each in listed):
+        return _without_bad(listed, resources)
+    if len(listed) > 1:
+        return load(listed, resources=resources)
+    (path,) = listed
     if _may_be_lake(path):
         from tracekit.lake.reading import open_lake
 
         if resources.annotations:
-            raise TracekitError(f"{path}: is a lake; give --annotations with a trace")
+            raise TracekitError(f"{path} is a lake; --annotations only works with a trace")
         return open_lake(path, resources)
     copy = fetched_database(path, resources.temp_dir)
     if copy is None and not is_database(path):
@@ -98,7 +98,7 @@ def open_any(
     for name in ("hardware", "annotations"):
         if getattr(resources, name):
             raise TracekitError(
-                f"{shown(path)}: is a database; give --{name} when loading its traces"
+                f"{shown(path)} is a database; pass --{name} when loading its traces"
             )
     memory_mb = resources.memory_mb
     limit_mb = None if memory_mb is None else memory_mb - _OUTSIDE_QUERIES_MB
@@ -106,11 +106,11 @@ def open_any(
 
 
 def _without_bad(paths: Sequence[str], resources: Resources) -> Session:
-    """Loads traces without the bad ones, which become notes."""
+    """Loads the good traces; bad ones become notes."""
     bad: list[TracekitError] = []
     loaded = load(paths, resources=resources, on_bad=bad.append)
-    more = [f"{len(bad) - _MOST_NOTED:,} more are not loaded"] * (len(bad) > _MOST_NOTED)
-    loaded.notes = [*loaded.notes, *(f"not loaded: {each}" for each in bad[:_MOST_NOTED]), *more]
+    note = [f"{len(bad) - _MOST_NOTED:,} more are not loaded"] * (len(bad) > _MOST_NOTED)
+    loaded.notes = [*loaded.notes, *(f"not loaded: {each}" for each in bad[:_MOST_NOTED]), *note]
     return loaded
 
 
@@ -121,7 +121,7 @@ def open_database(
     copy: BinaryIO | None = None,
 ) -> Session:
     """Opens a database that `load` wrote, read-only: see `tracekit.open_database`. If `path` is a
-    URL, it opens `copy`, or downloads the database if there is none."""
+    URL, this opens `copy`, or downloads the database if there is no copy."""
     copy = copy or fetched_database(str(path))
     if spill_mb is None:
         spill_mb = 0 if limit_mb is None else SPILL_MB
@@ -153,19 +153,21 @@ def load(
     is_other = isinstance(traces, Mapping | bytes) or hasattr(traces, "read")
     if is_other or not isinstance(traces, str | Path | Iterable):
         raise TracekitError(f"load takes paths of traces, not a {type(traces).__name__}")
-    given = [traces] if isinstance(traces, str | Path) else list(traces)
-    paths = trace_paths(map(str, given))
+    listed = [traces] if isinstance(traces, str | Path) else list(traces)
+    paths = trace_paths(map(str, listed))
     if not paths:
         raise TracekitError("no trace is given")
     judges = database is not None if verdicts is None else verdicts
-    judge = partial(_judged_through, shown(str(given[0]))) if judges else None
-    known = peaks(resources.hardware)
+    judge = partial(_judged_through, shown(str(listed[0]))) if judges else None
+    devices = peaks(resources.hardware)
     skips_bad = on_bad is not None
-    loader = Loader(LoadRequest(paths, known, resources, resume, skips_bad, progress, judge=judge))
+    loader = Loader(
+        LoadRequest(paths, devices, resources, resume, skips_bad, progress, judge=judge)
+    )
     if database is None:
-        name = shown(str(given[0])) if len(given) == 1 else f"{len(paths)} traces"
+        name = shown(str(listed[0])) if len(listed) == 1 else f"{len(paths)} traces"
         loaded: Session = LoadedSession(into_memory(loader), name, loader, judges=verdicts is None)
-        loaded.is_joined = len(given) > 1
+        loaded.is_joined = len(listed) > 1
     else:
         into_file(loader, database, append=append, on_wait=on_wait)
         loaded = open_database(database)
@@ -177,7 +179,7 @@ def load(
 
 
 class LoadedSession(Session):
-    """Traces in memory, whose tables of verdicts are filled once SQL asks for them."""
+    """Traces in memory. Their verdict tables are filled when SQL first reads them."""
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, name: str, loader: Loader, *, judges: bool
@@ -206,7 +208,7 @@ class LoadedSession(Session):
 
 
 class StoredSession(Session):
-    """A database in a file. `copy` is the file, if it is a temporary one."""
+    """A database in a file; `copy` is set if the file is temporary."""
 
     is_stored = is_untrusted = True
 

@@ -1,9 +1,9 @@
-"""Plugins: what other installed packages add to tracekit, found by their entry points.
+"""Plugins: other installed packages that extend tracekit through entry points.
 
-The entry point's group says what its value brings: in `tracekit.readers` a module that reads a
+The entry point's group says what it provides: in `tracekit.readers` a module that reads a
 profiler's files, in the other groups a package whose folder holds files. A plugin is code that the
-user installed, and is trusted like tracekit. It adds and never replaces; what is wrong with it is
-one line on standard error, and that part is left out.
+user installed, and is trusted like tracekit. It can add but never replace. A faulty part is left
+out, with one line on standard error.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ OFF = "TRACEKIT_NO_PLUGINS"
 """The environment variable that turns plugins off."""
 KINDS = ("readers", "queries", "names", "hardware")
 _PREFIX = "tracekit."
-# Its lines on standard error, each printed once.
+# Lines already printed on standard error.
 _told: set[str] = set()
 
 
 class Plugin(Struct, frozen=True):
-    """An installed distribution that brings something."""
+    """An installed distribution with entry points for tracekit."""
 
     name: str
     version: str
@@ -46,14 +46,14 @@ class Plugin(Struct, frozen=True):
         return f"{self.name} {self.version}"
 
     def mark(self, text: str) -> str:
-        """A text that the plugin brings, as users see it."""
+        """The plugin's text as users see it."""
         return f"plugin {self.name}: {text}"
 
     def of(self, kind: str) -> Iterator[EntryPoint]:
-        return (each for each in self.entries if each.group == f"{_PREFIX}{kind}")
+        return (entry for entry in self.entries if entry.group == f"{_PREFIX}{kind}")
 
     def complain(self, why: str) -> None:
-        """Says in one line on standard error what is left out, and why."""
+        """Prints one line on standard error: what is left out and why."""
         line = printable(f"tracekit: {self.mark(why)}")
         if line not in _told:
             _told.add(line)
@@ -61,7 +61,7 @@ class Plugin(Struct, frozen=True):
 
     @contextmanager
     def leaving_out(self, part: str) -> Iterator[None]:
-        """Turns an error in its block into the line that says that a part is left out."""
+        """Turns an error in its block into a line that says that a part is left out."""
         try:
             yield
         except TracekitError as error:
@@ -75,26 +75,28 @@ def installed() -> tuple[Plugin, ...]:
     """The plugins on Python's path, by name."""
     if os.environ.get(OFF):
         return ()
-    found: dict[str, Plugin] = {}
+    by_name: dict[str, Plugin] = {}
     for folder in _folders_of_plugins():
         from importlib.metadata import PathDistribution
 
         distribution = PathDistribution(folder)
         name = distribution.metadata["Name"]
-        entries = (each for each in distribution.entry_points if each.group.startswith(_PREFIX))
+        entries = (point for point in distribution.entry_points if point.group.startswith(_PREFIX))
         plugin = Plugin(name, distribution.version, tuple(entries))
-        # The first on the path is the one that Python imports.
-        found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), plugin)
-    for plugin in found.values():
-        for each in plugin.entries:
-            if each.group.removeprefix(_PREFIX) not in KINDS:
+        # Python imports the first one on the path.
+        by_name.setdefault(re.sub(r"[-_.]+", "-", name).lower(), plugin)
+    for plugin in by_name.values():
+        for entry in plugin.entries:
+            if entry.group.removeprefix(_PREFIX) not in KINDS:
                 groups = ", ".join(_PREFIX + kind for kind in KINDS)
-                plugin.complain(f"{each.group} is no group of entry points; there are: {groups}")
-    return tuple(found[name] for name in sorted(found))
+                plugin.complain(
+                    f"{entry.group} is not an entry point group; the groups are: {groups}"
+                )
+    return tuple(by_name[name] for name in sorted(by_name))
 
 
 def modules(kind: str) -> Iterator[tuple[Plugin, Any]]:
-    """What the entry points of a kind load, without those that fail."""
+    """The loaded values of a kind's entry points, without those that fail."""
     for plugin in installed():
         for entry in plugin.of(kind):
             try:
@@ -104,7 +106,8 @@ def modules(kind: str) -> Iterator[tuple[Plugin, Any]]:
 
 
 def folders(kind: str) -> Iterator[tuple[Plugin, Path]]:
-    """The folders of the packages that the entry points of a kind name, which are not imported."""
+    """The folders of the packages that a kind's entry points name. The packages are not
+    imported."""
     for plugin in installed():
         for entry in plugin.of(kind):
             try:
@@ -126,7 +129,7 @@ def files(kind: str, pattern: str) -> Iterator[tuple[Plugin, Path]]:
 
 
 def named(file: Path) -> str:
-    """A plugin's file, as errors name it."""
+    """A plugin's file, as named in errors."""
     return f"{file.parent.name}/{file.name}"
 
 
@@ -134,14 +137,14 @@ def text(file: Path) -> str:
     """The text of a plugin's file.
 
     Raises:
-        TracekitError: it cannot be read.
+        TracekitError: when the file cannot be read.
     """
     with explained("cannot be read", OSError, ValueError):
         return file.read_text(encoding="utf-8")
 
 
 class PluginQuery(Struct, frozen=True):
-    """A question or remedy of a plugin."""
+    """A plugin's question or remedy."""
 
     plugin: Plugin
     topic: str
@@ -153,35 +156,37 @@ def added_queries(
     own_names: Callable[[], Iterable[str]],
     check: Callable[[str, str, str], None],
 ) -> dict[str, PluginQuery]:
-    """The questions and remedies of plugins, by file name: the files TOPIC/NAME.sql of their
-    folders, without those that fail the check, or have a name that is taken."""
-    found: dict[str, PluginQuery] = {}
+    """The questions and remedies of plugins, by file name: the files TOPIC/NAME.sql in their
+    folders, without those that fail the check and those whose name is taken."""
+    queries: dict[str, PluginQuery] = {}
     owners: dict[str, str] = {}
     for plugin, file in files("queries", "*/*.sql"):
         name, topic = file.stem, file.parent.name
         owners = owners or dict.fromkeys(own_names(), "tracekit")
         with plugin.leaving_out(named(file)):
             if topic not in topics:
-                raise TracekitError(f"no topic is {topic!r}; there are: {', '.join(topics)}")
+                raise TracekitError(
+                    f"there is no topic {topic!r}; the topics are: {', '.join(topics)}"
+                )
             if not name.isidentifier():
-                raise TracekitError("a name has letters, digits and underscores")
+                raise TracekitError("a name may have only letters, digits and underscores")
             sql = text(file)
             check(name, topic, sql)
             if name in owners:
-                raise TracekitError(f"{owners[name]} has a question or remedy named {name}")
+                raise TracekitError(f"{owners[name]} already has a question or remedy named {name}")
             owners[name] = f"plugin {plugin.name}"
-            found[name] = PluginQuery(plugin, topic, sql)
-    return found
+            queries[name] = PluginQuery(plugin, topic, sql)
+    return queries
 
 
 def _folders_of_plugins() -> Iterator[Path]:
-    """The folders with the metadata of distributions that have entry points for tracekit. Importing
-    importlib.metadata takes longer than to look into these small files."""
+    """The metadata folders of distributions with entry points for tracekit. Reading these small
+    files is faster than importing importlib.metadata."""
     group = f"[{_PREFIX}".encode()
     for place in sys.path:
         with suppress(OSError):
-            for each in os.scandir(place or "."):
-                if each.name.endswith((".dist-info", ".egg-info")):
+            for entry in os.scandir(place or "."):
+                if entry.name.endswith((".dist-info", ".egg-info")):
                     with suppress(OSError):
-                        if group in Path(each.path, "entry_points.txt").read_bytes():
-                            yield Path(each.path)
+                        if group in Path(entry.path, "entry_points.txt").read_bytes():
+                            yield Path(entry.path)

@@ -1,10 +1,10 @@
-"""A pytest plugin: holds a step of the user's program to a budget.
+"""A pytest plugin that checks a step of the user's program against a budget.
 
-    @pytest.mark.tracekit(launches=40, synchronisations=0, time=1.2)
+    @pytest.mark.tracekit(launches=40, synchronizations=0, time=1.2)
     def test_training_step(tracekit_profile):
         tracekit_profile(train_step)
 
-It is loaded in every test run where tracekit is installed, so it imports nothing until it is used.
+pytest loads it in every run where tracekit is installed, so it imports nothing until used.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--tracekit-update",
         action="store_true",
-        help="store the figures of each step that a test profiles, beside the test's file",
+        help="store the figures of profiled steps next to each test's file",
     )
     group.addoption(
         "--tracekit-dir",
         default=".tracekit",
-        help="where to leave traces and reports of steps that are over their budgets "
+        help="folder for traces and reports of steps that exceed their budgets "
         "[default: %(default)s]",
     )
 
@@ -36,16 +36,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "tracekit(**budget): what a step may take at most, for the fixture tracekit_profile: "
-        "operators, launches, synchronisations, allocations, copied_bytes, kernels, "
+        "tracekit(**budget): limits on a step, for the fixture tracekit_profile: "
+        "operators, launches, synchronizations, allocations, copied_bytes, kernels, "
         "kernels_by_class, graph_breaks, host_share, regime, and time as a multiple of the stored "
-        "one; without a budget, the stored counts",
+        "time; without a budget, the stored counts are the limits",
     )
 
 
 @pytest.fixture
 def tracekit_profile(request: pytest.FixtureRequest) -> StepBudget:
-    """Profiles a step, and fails the test when it is over the budget of the mark `tracekit`."""
+    """Profiles a step, and fails the test if it exceeds the budget in the mark `tracekit`."""
     from tracekit.budgets import StepBudget
 
     mark = request.node.get_closest_marker("tracekit")

@@ -1,8 +1,8 @@
-"""Result classes and JSON: the output of `--json`, stored files that are read back with each value
-checked, and the JSON Schema of both.
+"""Result classes and JSON: the output of `--json`, stored files (whose values are checked when read
+back), and the JSON Schema of both.
 
-The text below a field in its class says what it means, or else queries/fields.csv does, by its
-name.
+A field's meaning is the text below it in its class, or else the row with its name in
+queries/fields.csv.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from msgspec.json import decode, encode, schema_components
 R = TypeVar("R")
 Schema = dict[str, Any]
 
-# A number's unit, by the end of its name.
+# A number's unit, by the suffix of its name.
 _SUFFIXES = {"_ns": "ns", "_bytes": "bytes", "_id": "id", "rank": "id"}
 
 
@@ -40,10 +40,10 @@ class Record(Struct, frozen=True):
 
 
 class Shown(Record, frozen=True):
-    """A result that notebooks show as HTML, and Python as the output of its command."""
+    """A result that notebooks show as HTML and Python shows as its command's output."""
 
     views: ClassVar[Callable[[], Any] | None] = None
-    """Returns the module that makes the HTML and the text. tracekit.run sets it: results do not
+    """Returns the module that renders HTML and text. tracekit.run sets it, since results do not
     import reporters."""
 
     def _repr_html_(self) -> str | None:
@@ -57,7 +57,7 @@ def parsed(text: str | bytes) -> Any:
     """The value of a JSON text.
 
     Raises:
-        ValueError: when it is not JSON, nested too deeply, or has a whole number of over 64 bits.
+        ValueError: when it is not JSON, nests too deeply, or has an integer of more than 64 bits.
     """
     try:
         return json.loads(text, parse_int=_whole)
@@ -73,8 +73,8 @@ def _whole(digits: str) -> int:
 
 
 def record(kind: type[R], value: object) -> R:
-    """A JSON object as a struct, with its values converted to the types of the fields. Keys that
-    are not fields are ignored.
+    """A JSON object as a struct, with its values converted to the fields' types. Unknown keys are
+    ignored.
 
     Raises:
         ValueError: when a field is missing, or its value is not of its type.
@@ -83,18 +83,18 @@ def record(kind: type[R], value: object) -> R:
 
 
 def _structs(hint: Any) -> Iterator[type[Struct]]:
-    """The classes that a type mentions."""
+    """The classes inside a type."""
     if isinstance(hint, type) and issubclass(hint, Struct):
         yield hint
-    for each in get_args(hint):
-        yield from _structs(each)
+    for argument in get_args(hint):
+        yield from _structs(argument)
 
 
 class Schemas:
-    """Makes the schemas of classes, and keeps each as a definition for references.
+    """Builds the schemas of classes, and keeps them as definitions for references.
 
-    `given` are schemas of fields whose types are not specific enough, by class and field; `texts`
-    are further descriptions of a class's fields.
+    `given` has schemas for fields whose types are too general, by class and field; `texts` has
+    further descriptions of a class's fields.
     """
 
     def __init__(
@@ -106,26 +106,26 @@ class Schemas:
         self._given, self._texts = given, texts
 
     def of(self, kind: type[Struct], more: Schema | None = None) -> Schema:
-        """A reference to a class's schema; `more` are properties that its JSON has, too."""
+        """A reference to a class's schema; `more` are further properties of its JSON."""
 
         def made() -> Schema:
             hints, texts = get_type_hints(kind), {**_described(kind), **self._texts(kind)}
             properties = dict(more or {})
             for name in kind.__struct_fields__:
-                given = self._given.get((kind.__name__, name))
-                found = given(self) if given else self._type(hints[name])
-                text = texts.get(name) or self._of_reference(found)
-                number = None if given else _number(found)
+                given_schema = self._given.get((kind.__name__, name))
+                schema = given_schema(self) if given_schema else self._type(hints[name])
+                text = texts.get(name) or self._of_reference(schema)
+                number = None if given_schema else _number(schema)
                 if number and not text.endswith(")"):
                     text = f"{text} ({_unit(name, number)})"
-                properties[name] = found | {"description": text}
+                properties[name] = schema | {"description": text}
             about = (inspect.getdoc(kind) or "").partition("\n\n")[0]
             return closed(properties, " ".join(about.split()))
 
         return self.refer(kind.__name__, made)
 
     def refer(self, name: str, made: Callable[[], Schema]) -> Schema:
-        """A reference to the definition of a name, which is made if it is not there yet."""
+        """A reference to the definition with this name, which is created if missing."""
         if name not in self.definitions:
             self.definitions[name] = {}
             self.definitions[name] = made()
@@ -135,15 +135,15 @@ class Schemas:
         """The schema of a property that is another object, or a list of objects."""
         if "items" in schema:
             return self._of_reference(schema["items"])
-        for each in [schema, *schema.get("anyOf", [])]:
-            if "$ref" in each:
-                found: str = self.definitions[each["$ref"].rpartition("/")[2]]["description"]
-                return found
+        for part in [schema, *schema.get("anyOf", [])]:
+            if "$ref" in part:
+                description: str = self.definitions[part["$ref"].rpartition("/")[2]]["description"]
+                return description
         return ""
 
     def _type(self, hint: Any) -> Schema:
-        for each in _structs(hint):
-            self.of(each)
+        for struct in _structs(hint):
+            self.of(struct)
         (found,), _ = schema_components([hint], ref_template="#/$defs/{name}")
         return found
 
@@ -160,7 +160,7 @@ def closed(properties: Schema, description: str, optional: Sequence[str] = ()) -
 
 
 def _number(schema: Schema) -> str | None:
-    """`integer` or `number` if a schema is of numbers, or of lists or mappings of numbers."""
+    """`integer` or `number` if a schema describes numbers, or lists or mappings of numbers."""
     if schema.get("type") in ("integer", "number"):
         return str(schema["type"])
     inner = [schema.get("items"), schema.get("additionalProperties"), *schema.get("anyOf", ())]
@@ -169,7 +169,7 @@ def _number(schema: Schema) -> str | None:
 
 
 def _unit(name: str, kind: str) -> str:
-    """The unit of the numbers in a field whose type in the schema is `kind`."""
+    """The unit of a field's numbers; `kind` is their type in the schema."""
     by_end = (unit for suffix, unit in _SUFFIXES.items() if name.endswith(suffix))
     known = next(by_end, None) or _known().get(name, ("", ""))[0]
     return known or {"integer": "count", "number": "fraction"}[kind]
@@ -177,23 +177,23 @@ def _unit(name: str, kind: str) -> str:
 
 @cache
 def _known() -> dict[str, tuple[str, str]]:
-    """The unit and the meaning of fields that mean the same in any class, by name; empty if the
-    field's name or class gives it."""
+    """The unit and meaning of fields that mean the same in all classes, by name. Either is empty if
+    the field's name or class gives it."""
     lines = (files("tracekit.queries") / "fields.csv").read_text(encoding="utf-8").splitlines()
     return {name: (unit, meaning) for name, unit, meaning in csv.reader(lines)}
 
 
 def _described(kind: type[Struct]) -> dict[str, str]:
-    """The meanings of a class's fields, in one line each."""
-    known = {name: _known().get(name, ("", ""))[1] for name in kind.__struct_fields__}
-    found = {name: meaning for name, meaning in known.items() if meaning}
+    """The meanings of a class's fields, one line each."""
+    texts = {name: _known().get(name, ("", ""))[1] for name in kind.__struct_fields__}
+    meanings = {name: meaning for name, meaning in texts.items() if meaning}
     lines: list[ast.stmt] = []
-    for each in reversed(kind.__mro__[: kind.__mro__.index(Struct)]):
-        (tree,) = ast.parse(inspect.getsource(each)).body
+    for base in reversed(kind.__mro__[: kind.__mro__.index(Struct)]):
+        (tree,) = ast.parse(inspect.getsource(base)).body
         assert isinstance(tree, ast.ClassDef)
         lines += tree.body
     for field, text in pairwise(lines):
         match field, text:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=said)):
-                found[name] = " ".join(str(said).split())
-    return found
+                meanings[name] = " ".join(str(said).split())
+    return meanings

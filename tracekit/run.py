@@ -1,5 +1,5 @@
-"""The user's object: a database of traces, with queries, verdict, what-if, diff and export as
-methods. It is the top layer: the modules that compute these do not import it."""
+"""The user's object: a database of traces with methods for queries, verdicts, what-if, diff and
+export. It is the top layer: the modules behind these methods do not import it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from tracekit.verdict.model import Analysis, RunVerdict
 
 
-# The session's attributes that `dir` of a run shows.
+# The session's attributes that `dir(run)` shows.
 _OF_SESSION = (
     "close", "connection", "doubts", "findings", "query", "session", "sql", "trace_ids", "traces",
 )  # fmt: skip
-# Topics of queries for verdict, advice, comparisons and checks.
+# Topics of queries for verdicts, advice, comparisons and checks.
 _ASKED_BELOW = ("remedies", "replay", "diff", "sweep", "crosscheck")
 _MOST_LISTED = 8
 
@@ -56,7 +56,7 @@ class Database:
     def __getattr__(self, name: str) -> Any:
         """Attributes of the session; every named query is a method too: `run.top_kernels(5)`."""
         if name == "session":
-            # On an unfinished object, such as one being copied.
+            # The object is unfinished, such as one being copied.
             raise AttributeError(name)
         if hasattr(self.session, name):
             return getattr(self.session, name)
@@ -67,11 +67,11 @@ class Database:
             raise NoAttributeError(f"a Database has no attribute {name!r}{similar}") from None
 
     def __dir__(self) -> list[str]:
-        """Names that a user may want: no internals, and only queries for people who read a trace.
-        The others work, too: `questions` lists all."""
-        own = (name for name in vars(type(self)) if not name.startswith("_"))
+        """Names that a user may want: no internals, and only queries for reading traces. Other
+        queries work, too: `questions` lists all."""
+        names = (name for name in vars(type(self)) if not name.startswith("_"))
         asked = (name for name, each in catalog.queries().items() if each.topic not in _ASKED_BELOW)
-        return sorted({*own, *_OF_SESSION, *asked})
+        return sorted({*names, *_OF_SESSION, *asked})
 
     def __repr__(self) -> str:
         name = self.session.name
@@ -94,9 +94,11 @@ class Database:
         a method, whose help lists its parameters and columns."""
         import polars
 
-        found = catalog.matching(word)
+        matches = catalog.matching(word)
         names = ("name", "topic", "question")
-        return polars.DataFrame({name: [getattr(each, name) for each in found] for name in names})
+        return polars.DataFrame(
+            {name: [getattr(match, name) for match in matches] for name in names}
+        )
 
     def verdict(
         self,
@@ -120,8 +122,8 @@ class Database:
         window: str | None = None,
         thresholds: Thresholds | None = None,
     ) -> list[Analysis]:
-        """The verdicts on all traces, or on one trace_id: those that the database stores, unless a
-        window or thresholds ask for others.
+        """The verdicts on all traces, or on one trace_id. They come from the database, unless a
+        window or other thresholds require new ones.
 
         Raises:
             TracekitError: when there is no such trace or window, or a stored verdict cannot be
@@ -152,8 +154,8 @@ class Database:
             return what_if(self.session, changes, self.session.only(trace), window)
 
     def together(self, thresholds: Thresholds | None = None) -> RunVerdict:
-        """The one verdict of a run whose ranks these traces are: which rank sets its pace, why,
-        and what removing that would save.
+        """The verdict on a run whose ranks are these traces: which rank sets the pace, why, and
+        what fixing that would save.
 
         Raises:
             TracekitError: when the traces are not the ranks of one run.
@@ -162,11 +164,11 @@ class Database:
 
         with self.session.judging(thresholds), self.session.sharing():
             analyses = self.verdicts()
-            _, found, why = verdict_together(self.session, analyses)
-        if found is None:
+            _, run_verdict, why = verdict_together(self.session, analyses)
+        if run_verdict is None:
             why = why or "there is only one trace"
             raise TracekitError(f"{self.session.name}: not the ranks of one run: {why}")
-        return found
+        return run_verdict
 
     def whatif_together(self, *changes: str, thresholds: Thresholds | None = None) -> RunWhatIf:
         """Predicts how long a run would have taken with changes such as "rank:6:host*0.5" or
@@ -205,15 +207,15 @@ class Database:
         with self.session.judging(thresholds), self.session.with_all_ranks() as whole:
             chosen, _ = to_advise(self.session, trace)
             require_times(self.session, chosen)
-            found = examine(whole, chosen, window, combine=True)
-        if found.fixes is None:
-            reason = "; ".join(found.analysis.verdict.why) or "it has no events that last"
-            raise TracekitError(f"{found.analysis.trace.path}: no advice: {reason}")
-        return found.fixes
+            examined = examine(whole, chosen, window, combine=True)
+        if examined.fixes is None:
+            reason = "; ".join(examined.analysis.verdict.why) or "it has no events with a duration"
+            raise TracekitError(f"{examined.analysis.trace.path}: no advice: {reason}")
+        return examined.fixes
 
     @property
     def plot(self) -> Any:
-        """The charts of the page of a trace, as Altair charts: `run.plot.timeline()`.
+        """The charts on a trace's page, as Altair charts: `run.plot.timeline()`.
 
         Raises:
             TracekitError: when the extra `report` is not installed.
@@ -230,8 +232,8 @@ class Database:
         window: str | None = None,
         thresholds: Thresholds | None = None,
     ) -> ReportPage:
-        """The page of charts that `tracekit report` writes: of one trace, of the ranks of a job, or
-        of a sweep. Notebooks show it; it is written to `output`, if given.
+        """The page of charts that `tracekit report` writes: for one trace, a job's ranks, or a
+        sweep. Notebooks show it. If `output` is given, the page is written there.
 
         Raises:
             TracekitError: when the extra `report` is not installed, there is no such trace or
@@ -303,16 +305,16 @@ def load(
     not), a directory, a pattern, a database to copy traces from, or - for standard input.
 
     The database is in memory, or in the file `database`, which appears only once it is complete and
-    replaces an existing one; `append` adds to the existing one instead. With `resume`, an
-    interrupted load keeps its progress in DATABASE.partial, and the same call continues from there;
-    it skips traces that are loaded already. `Resources` explains `memory_mb`, `threads`,
+    replaces an existing one; `append` adds to the existing file instead. With `resume`, an
+    interrupted load keeps its progress in DATABASE.partial, and the same call resumes there,
+    skipping traces that are already loaded. `Resources` explains `memory_mb`, `threads`,
     `temp_dir`, `hardware`, `spill_mb` and `annotations`. If a trace replays graphs, files next to
     it that describe the graphs are loaded, too: traces in capture_traces/, and annotations.
 
     A bad trace ends the load, unless `on_bad` is given: it is called with the error, and the other
     traces are loaded. With `verdicts`, each trace is judged and the tables verdict, evidence,
-    one_off and advice are filled: by default in a file; in memory, once SQL asks for them. Only one
-    load writes a file at a time: another calls `on_wait` and waits.
+    one_off and advice are filled. By default this happens for a file; in memory, when SQL first
+    reads them. Only one load writes a file at a time: a second one calls `on_wait` and waits.
 
     Raises:
         TracekitError: when a trace cannot be read (with `on_bad`, when none of them can), or the
@@ -333,7 +335,7 @@ def open_lake(paths: str | Iterable[str], resources: Resources | None = None) ->
     """Opens a lake, a part of one, or several together, read-only.
 
     Raises:
-        TracekitError: when one is not a lake, or nothing is selected.
+        TracekitError: when a path is not a lake, or nothing is selected.
     """
     from tracekit.lake.reading import open_lake
 
@@ -359,7 +361,7 @@ def open_database(
 
 
 def _method(session: Session, question: Query) -> Callable[..., polars.DataFrame]:
-    """A named query as a function: its own parameters first, then the trace."""
+    """A named query as a function: its parameters first, then the trace."""
     ordered = sorted(question.parameters, key=lambda each: each.name == "trace")
     names = [each.name for each in ordered]
 

@@ -1,6 +1,6 @@
-"""The output of each command with --json (or --format json), as one JSON Schema.
+"""JSON Schemas of the commands' output with --json or --format json.
 
-Schemas of rows have names, units and meanings from the question's header, types from DuckDB.
+Schemas of rows take names, units and meanings from the question's header, and types from DuckDB.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Made = Callable[[Schemas], Schema]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-# Classes whose fields are columns of a question, which describes them.
+# Classes whose fields are columns of a question. The question describes them.
 _QUESTIONS = {
     "Finding": "health",
     "Trace": "overview",
@@ -46,14 +46,14 @@ _QUESTIONS = {
 }
 
 _INTEGERS = ("tinyint", "smallint", "integer", "bigint", "hugeint")
-# DuckDB's types as types of JSON; values of other plain types are written as text.
+# JSON types of DuckDB's types; values of other plain types are written as text.
 _OF_DUCKDB = {
     **dict.fromkeys([*_INTEGERS, *(f"u{name}" for name in _INTEGERS)], "integer"),
     **dict.fromkeys(["float", "double", "decimal"], "number"),
     "boolean": "boolean",
     "null": "null",
 }
-# Additional columns of rows from several runs (queries/schema/lake_answer.sql) or ranks.
+# Additional columns for several runs (queries/schema/lake_answer.sql) or ranks.
 _OF_LAKES: Schema = {
     "run": {"type": ["string", "null"], "description": "in a lake: the run"},
     "rank": {"type": ["integer", "null"], "description": "in a lake: the rank (id)"},
@@ -74,8 +74,8 @@ _FINDING_ROW = closed(
             ("trace_id", "integer", "the trace (id)"),
             ("code", "string", "what is doubtful or missing"),
             ("severity", "string", "error, warning, info, or missing: it was not recorded"),
-            ("count", "integer", "the number of events that it concerns, if any (count)"),
-            ("message", "string", "the text for people, with what to do"),
+            ("count", "integer", "number of affected events, if any (count)"),
+            ("message", "string", "the message for people, with what to do"),
         )
     },
     "A row of the query health or missing.",
@@ -93,7 +93,7 @@ _SITE = {
 
 
 def _rows(question: str) -> Made:
-    """The schema of a question's rows, by a reference to that of a row."""
+    """The schema of a question's rows, which refers to the schema of one row."""
     name = f"row_of_{question}"
     return lambda made: {"type": "array", "items": made.refer(name, lambda: row_schema(question))}
 
@@ -103,16 +103,18 @@ def _one_of(*values: str) -> Made:
 
 
 _REGIME = _one_of(OVERHEAD, COMPUTE, UNKNOWN)
-# A verdict that is unknown has no confidence.
+# An unknown verdict has no confidence.
 _CONFIDENCE = _one_of(*LEVELS, "none")
 
-# Fields whose types do not show their contents.
+# Fields whose types do not describe their contents.
 _GIVEN: dict[tuple[str, str], Made] = {
     ("Analysis", "top_kernels"): _rows("top_kernels"),
     ("Analysis", "memory_traffic"): _rows("memory_traffic"),
     ("Analysis", "thresholds"): lambda made: {
         "type": "object",
-        "propertyNames": {"enum": [each.name for each in TABLE.values() if each.is_settable]},
+        "propertyNames": {
+            "enum": [threshold.name for threshold in TABLE.values() if threshold.is_settable]
+        },
         "additionalProperties": {"type": "number"},
     },
     ("Collectives", "bandwidth"): _rows("link_bandwidth"),
@@ -142,14 +144,14 @@ def schema(command: str, question: str | None = None) -> Schema:
     `query` or `lake ask`.
 
     Raises:
-        TracekitError: when the command prints no JSON, or there is no such question.
+        TracekitError: when the command does not print JSON, or there is no such question.
     """
     if command not in _OUTPUTS:
         raise TracekitError(
-            f"{command} prints no JSON; the commands that do: {', '.join(_OUTPUTS)}"
+            f"{command} does not print JSON; these commands do: {', '.join(_OUTPUTS)}"
         )
     if question is not None and command not in ("query", "lake ask"):
-        raise TracekitError(f"{command} takes no question: give it to query, or to lake ask")
+        raise TracekitError(f"{command} does not take a question: use it with query or lake ask")
     made = Schemas(_GIVEN, lambda kind: columns_of(_QUESTIONS.get(kind.__name__)))
     output = _of_rows(question) if command in _OF_ROWS else _OUTPUTS[command](made)
     name = " ".join(filter(None, ("tracekit", command, question)))
@@ -162,7 +164,7 @@ def schema(command: str, question: str | None = None) -> Schema:
 
 
 def _of_rows(question: str | None) -> Schema:
-    """Rows: of a question, or of any SQL."""
+    """The rows of a question, or of any SQL."""
     if question is None:
         rows: Schema = {
             "type": "object",
@@ -178,7 +180,7 @@ def _of_rows(question: str | None) -> Schema:
 
 
 def _one(kind: type[Record], **more: Schema) -> Made:
-    """The output that one class defines; `more` are additional properties of its JSON."""
+    """The output that a class defines; `more` are further properties of its JSON."""
     return lambda made: made.of(kind, _marked(kind.form) | more)
 
 
@@ -187,7 +189,7 @@ def _marked(mark: str) -> Schema:
 
 
 def _either(*outputs: Made) -> Made:
-    return lambda made: {"oneOf": [each(made) for each in outputs]}
+    return lambda made: {"oneOf": [output(made) for output in outputs]}
 
 
 _analysis = _one(analysis.Analysis)
@@ -205,10 +207,10 @@ def _analyses(made: Schemas) -> Schema:
             },
             "run": {
                 "anyOf": [run, {"type": "null"}],
-                "description": "The verdict of the run whose ranks the traces are; null: they are "
-                "not the ranks of one run.",
+                "description": "The verdict on the run whose ranks are these traces; null: they "
+                "are not the ranks of one run.",
             },
-            "no_run": {"type": "string", "description": "Why there is no verdict of a run."},
+            "no_run": {"type": "string", "description": "Why there is no verdict on a run."},
         },
         "The analyses of several traces.",
         optional=("no_run",),
@@ -218,10 +220,13 @@ def _analyses(made: Schemas) -> Schema:
 
 _WORKLOAD = {
     "name": {"type": "string", "description": "What `tracekit capture` takes."},
-    "summary": {"type": "string", "description": "What it runs."},
+    "summary": {"type": "string", "description": "The workload."},
 }
 _written = _one(written.Outputs)
-_AGREES = {"type": "boolean", "description": "Whether all figures of HTA equal those by its rules."}
+_AGREES = {
+    "type": "boolean",
+    "description": "Whether all of HTA's figures equal those by its rules.",
+}
 _OF_ROWS = ("query", "sql", "lake ask")
 _WRITERS = (
     "load", "export", "capture", "report", "annotate", "baseline save", "skill install",
@@ -268,7 +273,7 @@ def _empty() -> duckdb.DuckDBPyConnection:
 
 
 def _column_type(kind: Any) -> Schema:
-    """A DuckDB type as it is written in JSON."""
+    """The JSON type of a DuckDB type."""
     if str(kind) == "JSON":
         return {}
     if kind.id == "enum":

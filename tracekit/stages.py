@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 Listener = Callable[[str | None], object]
 
-# The running stages, the innermost last; there may be several in different threads.
+# The running stages, innermost last; threads may run several at once.
 _running: list[str] = []
 _listeners: list[Listener] = []
 
@@ -26,7 +26,7 @@ def stage(name: str) -> Iterator[None]:
 
 @contextmanager
 def heard_by(listener: Listener) -> Iterator[None]:
-    """While the block runs, only `listener` is called: with each stage, and with None when work is
+    """While the block runs, calls only `listener`: with each new stage, and with None when work is
     done and results may be printed."""
     _listeners.append(listener)
     try:

@@ -15,44 +15,44 @@ _UNPRINTABLE = re.compile(
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# Parts of a URL that may be secret: user and password, in which a / is not always escaped, and the
-# query of a signed address. A path has one / for two, and a part of an address no scheme.
+# Parts of a URL that may be secret: user and password (where a / may be unescaped), and the query
+# of a signed URL. A path may have one / instead of two, and part of a URL may lack the scheme.
 _SCHEME = r"\w\w:/{1,2}|//"
 _USER = re.compile(rf"({_SCHEME})([^/\s]*|[^/\s:]+:(?!\d+/)[^\s@]*)@")
 _QUERY = re.compile(rf"((?:{_SCHEME})[^\s'\"?#]*)[?#][^\s'\"]*")
-# Units of times and sizes, and by which power of ten each is larger than the last.
+# Units of times and sizes, with the power of ten between each unit and the one before.
 TIMES = (("s", 9), ("ms", 6), ("us", 3), ("ns", 0))
 SIZES = (("TB", 12), ("GB", 9), ("MB", 6), ("kB", 3), ("B", 0))
-# Letters of some scripts carry three marks. Many more would be drawn over the lines above.
+# Letters in some scripts carry three marks. Many more would cover the lines above.
 _MOST_MARKS = 4
 
 
 def shown(text: object) -> str:
     """The text with possible secrets (users, passwords and queries) removed from its URLs.
 
-    Every error passes through it, and every line that a command prints.
+    All errors and all printed lines pass through it.
     """
     return _QUERY.sub(r"\1", _USER.sub(r"\1", str(text)))
 
 
 def printable(text: object) -> str:
-    """`text` without characters that could control a terminal or draw over other lines."""
-    found = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", str(text))
-    return found if found.isascii() else _unstacked(found)
+    """`text` without characters that could control a terminal or cover other lines."""
+    clean = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", str(text))
+    return clean if clean.isascii() else _unstacked(clean)
 
 
 def as_operand(path: object) -> str:
-    """A path as an argument that no command takes for an option, whatever its name."""
+    """A path as an argument that no command mistakes for an option."""
     return f"./{path}" if str(path).startswith("-") else str(path)
 
 
 def quoted(path: object) -> str:
-    """A path as a word of a shell's command line, printable."""
+    """A path quoted for a shell and made printable."""
     return shlex.quote(printable(as_operand(path)))
 
 
 def printable_lines(text: str) -> str:
-    """Several lines made printable; they keep their line ends and tabs."""
+    """Several lines made printable, with their line ends and tabs."""
     parts = re.split("([\n\t])", text)
     parts[::2] = map(printable, parts[::2])
     return "".join(parts)
@@ -74,7 +74,7 @@ def duration(ns: int | float | None) -> str:
 
 
 def _rounded(number: float) -> float:
-    """A number as its three digits give it: 999,600 is shown as 1,000,000."""
+    """A number rounded to three digits: 999,600 is shown as 1,000,000."""
     return abs(float(f"{number:.3g}"))
 
 
@@ -94,7 +94,7 @@ def size(n_bytes: int | float | None) -> str:
 
 
 def figure_of(value: int | None, column: str) -> str:
-    """A number in the unit that its column's name says: a time, a size, or a count."""
+    """A number in the unit that its column's name gives: a time, a size, or a count."""
     if column.endswith("_ns"):
         return duration(value)
     if column.endswith("_bytes"):
@@ -103,13 +103,13 @@ def figure_of(value: int | None, column: str) -> str:
 
 
 def signed_figure(value: int | None, column: str) -> str:
-    """The same of a change, with its sign."""
+    """A change in the unit that its column's name gives, with its sign."""
     return ("+" if value and value > 0 else "") + figure_of(value, column)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """For the end of an error about an unknown word: "; did you mean 'x'?". Empty if no known word
-    is similar."""
+    """The end of an error about an unknown word: "; did you mean 'x'?". Empty if no known word is
+    similar."""
     from difflib import get_close_matches
 
     similar = get_close_matches(word, known, n=3, cutoff=0.6)
@@ -117,7 +117,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def ended(sentence: str) -> str:
-    """A sentence with a full stop, unless it has an end."""
+    """A sentence with a period, unless it already ends with punctuation."""
     return sentence if sentence.endswith((".", "?")) else f"{sentence}."
 
 
@@ -130,18 +130,18 @@ def share(part: int | float, whole: int | float) -> str:
     """`part` as a percentage of `whole`, such as '12.5 %'; '-' when `whole` is 0."""
     if not whole:
         return "-"
-    found = 100 * part / whole
-    if 0 < found < 0.05:
+    percentage = 100 * part / whole
+    if 0 < percentage < 0.05:
         return "<0.1 %"
-    return f"{0.0 if abs(found) < 0.05 else found:.1f} %"
+    return f"{0.0 if abs(percentage) < 0.05 else percentage:.1f} %"
 
 
 def percent(fraction: float | None) -> str:
-    """A fraction in percent; '-' for None: one of nothing."""
+    """A fraction as a percentage; '-' for None (a fraction of nothing)."""
     return "-" if fraction is None else share(fraction, 1)
 
 
 def lowered(sentence: str) -> str:
-    """A sentence as it reads inside another one."""
+    """A sentence as it appears inside another one."""
     plain = sentence.rstrip(".")
     return plain if plain[:2].isupper() else plain[:1].lower() + plain[1:]

@@ -1,9 +1,9 @@
 """All thresholds, from queries/thresholds.csv: one line each, with meaning and source. Shares
-are of the window.
+are fractions of the window.
 
-`tracekit analyze --threshold NAME=VALUE` sets one for a run, except thresholds that stored tables
-depend on. Queries read theirs as `thresholds().NAME`: tracekit/database/constants.py generates that
-macro from the table. A query's parameter that a user can set takes its default from there, too.
+`tracekit analyze --threshold NAME=VALUE` sets one for a run, unless stored tables depend on it.
+Queries read theirs as `thresholds().NAME`: tracekit/database/constants.py generates that macro from
+the table. It also has the defaults of query parameters.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tracekit.text import suggestion
 
 
 class Threshold(NamedTuple):
-    """A line of the table."""
+    """A row of the table."""
 
     name: str
     default: int | float
     meaning: str
     source: str
     in_sql: bool
-    """Whether queries read it."""
+    """Whether queries read this threshold."""
     is_settable: bool
     """Whether a user can set it for one run. False if a stored table depends on it."""
 
@@ -37,10 +37,10 @@ class Threshold(NamedTuple):
 def _read() -> dict[str, Threshold]:
     text = (files("tracekit.queries") / "thresholds.csv").read_text(encoding="utf-8")
     lines = (line for line in text.splitlines() if not line.startswith("#"))
-    found = {}
+    thresholds = {}
     for row in csv.DictReader(lines):
         name, default, read_by = row["name"], row["default"], row["read_by"]
-        found[name] = Threshold(
+        thresholds[name] = Threshold(
             name,
             int(default) if default.isdecimal() else float(default),
             row["meaning"],
@@ -48,7 +48,7 @@ def _read() -> dict[str, Threshold]:
             in_sql=read_by in ("sql", "stored"),
             is_settable=read_by != "stored",
         )
-    return found
+    return thresholds
 
 
 TABLE = _read()
@@ -59,32 +59,32 @@ class _Settings(Struct, frozen=True):
     """The thresholds of one run."""
 
     if TYPE_CHECKING:
-        # A field for each line of the table (tests/database/test_sql.py proves it).
+        # One field per row of the table (checked by tests/database/test_sql.py).
         def __getattr__(self, name: str) -> Any: ...
 
     def __reduce__(self) -> Any:
-        # Of a copy, too, JSON leaves out the defaults, which it knows by identity.
+        # JSON leaves out defaults, which it recognizes by identity, even in a copy.
         return _with_settings, (self.changed,)
 
     @property
     def changed(self) -> dict[str, int | float]:
-        """The values that are not the defaults, by name."""
-        values = ((each, getattr(self, each.name)) for each in TABLE.values())
+        """The values that differ from the defaults, by name."""
+        values = ((threshold, getattr(self, threshold.name)) for threshold in TABLE.values())
         return {each.name: value for each, value in values if value != each.default}
 
     def updated(self, settings: Iterable[str]) -> Thresholds:
         """A copy with `NAME=VALUE` settings.
 
         Raises:
-            TracekitError: no threshold has the name, it cannot be set for one run, or the value is
-                not a number of its type.
+            TracekitError: when there is no such threshold, it cannot be set for one run, or the
+                value is not a number of its type.
         """
         values: dict[str, Any] = {}
         for name, text in pairs(settings, "--threshold").items():
             if name not in TABLE:
-                names = [each.name for each in TABLE.values() if each.is_settable]
-                known = suggestion(name, names) or f"; there are: {', '.join(names)}"
-                raise TracekitError(f"no threshold is named {name!r}{known}")
+                names = [threshold.name for threshold in TABLE.values() if threshold.is_settable]
+                hint = suggestion(name, names) or f"; there are: {', '.join(names)}"
+                raise TracekitError(f"there is no threshold {name!r}{hint}")
             if not TABLE[name].is_settable:
                 raise TracekitError(
                     f"threshold {name} cannot be set for one run: what a database stores depends "
@@ -106,11 +106,14 @@ if TYPE_CHECKING:
 else:
     Thresholds = defstruct(
         "Thresholds",
-        [(each.name, type(each.default), each.default) for each in TABLE.values()],
+        [
+            (threshold.name, type(threshold.default), threshold.default)
+            for threshold in TABLE.values()
+        ],
         bases=(_Settings,),
         module=__name__,
         frozen=True,
-        # As JSON, it is what was set.
+        # In JSON, only the values that were set.
         omit_defaults=True,
     )
     Thresholds.__doc__ = _Settings.__doc__
@@ -124,16 +127,16 @@ def pairs(given: Iterable[str], option: str) -> dict[str, str]:
     """The values of an option that is given as NAME=VALUE, by name.
 
     Raises:
-        TracekitError: when a text is no such pair, or a name has two values.
+        TracekitError: when a text is not such a pair, or a name has two values.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in given:
         name, _, value = text.partition("=")
         if text.find("=") < 1:
             raise TracekitError(f"{option} takes NAME=VALUE, not {text!r}")
-        if name in found:
+        if name in values:
             raise TracekitError(
-                f"{option} gives {name} twice: {found[name]!r} and {value!r}; give it once"
+                f"{option} sets {name} twice: {values[name]!r} and {value!r}; set it once"
             )
-        found[name] = value
-    return found
+        values[name] = value
+    return values

@@ -1,4 +1,4 @@
-"""The verdicts on the traces of a database: those that it stores, or new ones.
+"""The verdicts on the traces in a database, stored or new.
 
 The rules are imported on use: stored verdicts do not need them.
 """
@@ -14,31 +14,31 @@ from tracekit.verdict.model import Analysis, RunVerdict
 def verdicts(
     database: Session, trace: int | None = None, window: str | None = None
 ) -> list[Analysis]:
-    """The analyses of all traces, or of one trace_id: those that the database stores, unless a
-    window or the session's thresholds ask for others, or other rules judged (`rows.rules`).
+    """The analyses of all traces, or of one trace_id. Stored ones are used, unless a window or
+    the session's thresholds ask for others, or other rules judged them (`rows.rules`).
 
     Raises:
-        TracekitError: there is no such trace or window, or a stored verdict cannot be read.
+        TracekitError: when there is no such trace or window, or a stored verdict cannot be read.
     """
     chosen = database.in_order() if trace is None else [database.only(trace)]
-    found = stored_verdicts(database, trace, window)
-    if others := [each for each in chosen if each not in found]:
+    stored = stored_verdicts(database, trace, window)
+    if others := [each for each in chosen if each not in stored]:
         from tracekit.examine import examine_all
 
         with database.with_all_ranks() as whole:
             examined = examine_all(whole, others, window)
-        found |= zip(others, examined, strict=True)
-    return [found[each] for each in chosen]
+        stored |= zip(others, examined, strict=True)
+    return [stored[each] for each in chosen]
 
 
 def stored_verdicts(
     database: Session, trace: int | None = None, window: str | None = None
 ) -> dict[int, Analysis]:
-    """The analyses that the database stores, by trace_id: of all traces, or of one trace_id. Those
-    for a window or other thresholds, or by other rules (`rows.rules`), are not stored.
+    """The stored analyses of all traces, or of one trace_id, by trace_id. Analyses of a given
+    window, with other thresholds or by other rules (`rows.rules`) are never stored.
 
     Raises:
-        TracekitError: a stored verdict cannot be read.
+        TracekitError: when a stored verdict cannot be read.
     """
     if window is not None or database.thresholds != Thresholds():
         return {}
@@ -61,8 +61,8 @@ def stored_verdicts(
 def verdict_together(
     database: Session, analyses: list[Analysis]
 ) -> tuple[list[Analysis], RunVerdict | None, str]:
-    """The analyses, which say who waits for whom, and the verdict of the run whose ranks these
-    traces are, or why there is none.
+    """The analyses, with who waits for whom, and the verdict on the run whose ranks are these
+    traces, or why there is no such verdict.
 
     A single trace has neither.
     """
@@ -85,25 +85,25 @@ def verdict_together(
 
 
 def to_advise(database: Session, trace: int | None = None) -> tuple[int, str]:
-    """The trace_id on which to advise, and why that one: of the ranks of a run, the one that sets
-    the pace, or the median by length of those that are bound by what bounds most. No reason is
-    given if there is only one trace, or if `trace` chooses it.
+    """The trace_id on which to advise, and why that one. Of the ranks of a run, it is the rank that
+    sets the pace, or the median by length of the ranks with the most common bound. There is no
+    reason if there is only one trace, or if `trace` chooses it.
 
     Raises:
-        TracekitError: there is no such trace, or several that are not one run, or of which nothing
-            tells the best.
+        TracekitError: when there is no such trace, several traces are not one run, or nothing tells
+            which of them is best.
     """
     if trace is not None or len(database.trace_ids()) == 1:
         return database.only(trace), ""
     from tracekit.verdict.run_words import bound_of_most
 
-    analyses, found, _ = verdict_together(database, verdicts(database))
-    if found is not None and found.pace is not None:
-        return found.pace.trace_id, f"rank {found.pace_rank}, which sets the pace"
-    bound, alike = bound_of_most(analyses) if found is not None else ("", [])
-    if not alike:
+    analyses, verdict, _ = verdict_together(database, verdicts(database))
+    if verdict is not None and verdict.pace is not None:
+        return verdict.pace.trace_id, f"rank {verdict.pace_rank}, which sets the pace"
+    bound, bound_alike = bound_of_most(analyses) if verdict is not None else ("", [])
+    if not bound_alike:
         return database.only(None), ""
-    alike.sort(key=lambda each: each.judged.window.span_ns)
-    chosen = alike[(len(alike) - 1) // 2].trace
-    most = "all" if len(alike) == len(analyses) else "most"
+    bound_alike.sort(key=lambda analysis: analysis.judged.window.span_ns)
+    chosen = bound_alike[(len(bound_alike) - 1) // 2].trace
+    most = "all" if len(bound_alike) == len(analyses) else "most"
     return chosen.trace_id, f"rank {chosen.rank}, {bound}, as {most} ranks are"

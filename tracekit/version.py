@@ -1,5 +1,5 @@
 """The version of tracekit, and its name on the package index."""
 
 __version__ = "0.1.0"
-# The index's `tracekit` is another project.
+# `tracekit` on PyPI is another project.
 DISTRIBUTION = "torch-tracekit"

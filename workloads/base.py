@@ -12,8 +12,8 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a workload: (batch, seq) rows, `dim` features in and out, `hidden` within, and the
-    activation of the MLPs."""
+    """Sizes of a workload: (batch, seq) rows, `dim` input and output features, `hidden` features,
+    and the activation of the MLPs."""
 
     batch: int
     seq: int

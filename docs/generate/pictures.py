@@ -1,6 +1,6 @@
 """Pictures of definitions: lanes of a timeline, drawn from simulated runs, as SVG in the page.
 
-Text has the page's own colour, so that a picture reads in light and dark.
+Text has the page's own color, so that a picture reads in light and dark.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 
 import tracekit
 from docs.generate.sources import ROOT
-from tracekit.reporters.colours import DEVICE, HOST
+from tracekit.reporters.colors import DEVICE, HOST
 
 _WIDTH, _LEFT, _LANE, _BOX, _TOP = 1000, 110, 56, 30, 8
 _DATA = ROOT / "tests" / "data"
@@ -25,7 +25,7 @@ class Box:
     start: float
     end: float
     text: str
-    colour: str
+    color: str
 
 
 Arrow = tuple[tuple[int, float], tuple[int, float]]
@@ -36,7 +36,7 @@ def _shape(lane: int, box: Box, x: float, width: float) -> str:
     title = f"<title>{html.escape(box.text)}</title>"
     drawn = (
         f'<rect x="{x:.1f}" y="{y}" width="{max(width, 1):.1f}" height="{_BOX}" '
-        f'fill="{box.colour}">{title}</rect>'
+        f'fill="{box.color}">{title}</rect>'
     )
     if len(box.text) * _LETTER > width:
         return drawn
@@ -69,12 +69,12 @@ def lanes(
             f'<line x1="{x_of(start):.1f}" y1="{_TOP + lane * _LANE + _BOX}" '
             f'x2="{x_of(end):.1f}" y2="{_TOP + other * _LANE}" stroke="currentColor"/>'
         )
-    used = {box.text: box.colour for box in boxes}
+    used = {box.text: box.color for box in boxes}
     key, x = [], _LEFT
     y = _TOP + len(named) * _LANE
-    for text, colour in used.items():
+    for text, color in used.items():
         key.append(
-            f'<rect x="{x}" y="{y}" width="12" height="12" fill="{colour}"/>'
+            f'<rect x="{x}" y="{y}" width="12" height="12" fill="{color}"/>'
             f'<text x="{x + 18}" y="{y + 11}" fill="currentColor">{html.escape(text)}</text>'
         )
         x += 40 + round(len(text) * _LETTER)
@@ -114,7 +114,7 @@ def partition() -> str:
         [("host thread", host), ("device", device)],
         "A simulated run that is overhead-bound (tests/data/simulated-overhead-bound.json.gz), "
         "from the start of its first kernel to the end of its third. Each idle stretch of the "
-        "device has the colour of what the launching thread did meanwhile.",
+        "device has the color of what the launching thread did meanwhile.",
     )
 
 

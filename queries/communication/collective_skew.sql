@@ -3,16 +3,17 @@
 -- of: several traces
 -- params top
 -- columns group_key, matched_by, step
--- column place (id): that number
+-- column place (id): the sequence number or position by which it was matched
 -- columns type
--- column ranks_seen (count): ranks with it in this database
+-- column ranks_seen (count): number of ranks in this database that have this collective
 -- columns wire_ns
--- column wait_ns (ns): the waiting: the time beyond wire_ns, summed over ranks
+-- column wait_ns (ns): waiting: time beyond wire_ns, summed over ranks
 -- column max_wait_ns (ns): the longest wait
--- column late_rank (id): the rank that came last, going by the shortest duration
--- column start_skew_ns (ns): last start minus first, by hosts' clocks: as accurate as their synchronization
+-- column late_rank (id): the rank that arrived last, judging by the shortest duration
+-- column start_skew_ns (ns): last start minus first start, by host clocks: only as accurate as their
+--     synchronization
 -- doubts: no_communication, one_rank
--- A collective ends everywhere at nearly the same time, so a rank waits for as long as its kernel takes
+-- A collective ends everywhere at nearly the same time, so a rank waits for as long as its kernel runs
 -- longer than the shortest one: that needs no common clock.
 SELECT group_key, matched_by, call_key.step AS step, place, type, ranks_seen, wire_ns, awaited_ns AS wait_ns,
        max(c.wait_ns) AS max_wait_ns, last_rank AS late_rank,

@@ -4,11 +4,12 @@
 -- column algorithm (text): RING, TREE, NVLS ... by the kernel's name
 -- column protocol (text): LL, LL128 or SIMPLE, by the kernel's name
 -- columns count
--- column total_ns (ns): sum of their kernels' durations, waiting for other ranks included
+-- column total_ns (ns): sum of kernel durations, waiting for other ranks included
 -- columns min_ns, exposed_ns
 -- column wait_ns (ns): the calls' time beyond the shortest, probably waiting: a lower bound; NULL: unknown
 -- column algorithm_gb_per_s (10^9 bytes per second): message_bytes of all calls over total_ns
--- column bus_gb_per_s (10^9 bytes per second): algorithm_gb_per_s times nccl-tests' factor: a link's
+-- column bus_gb_per_s (10^9 bytes per second): algorithm_gb_per_s times nccl-tests' factor: the link's
+--     bandwidth
 -- column best_bus_gb_per_s (10^9 bytes per second): bus_gb_per_s of the shortest call
 -- doubts: no_gpu_ops, no_communication, unlinked_gpu_ops, absurd_duration
 -- Bandwidths: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md

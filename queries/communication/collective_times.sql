@@ -5,10 +5,10 @@
 -- columns group_key, matched_by, step
 -- column place (id): as in collective_skew
 -- columns type, rank
--- column trace_id (id): its trace; ranks whose clocks rank_clocks cannot compare are left out
+-- column trace_id (id): the rank's trace; ranks whose clocks rank_clocks cannot compare are left out
 -- column start_ns (ns): when the rank's kernel started, on the clock of the job's first rank
 -- columns end_ns
--- column wait_ns (ns): the first part of it: waiting for the rank that came last
+-- column wait_ns (ns): the first part of dur_ns: waiting for the rank that arrived last
 -- columns awaited_rank, awaited_ns
 -- doubts: no_communication, one_rank
 -- The clocks are aligned as in rank_clocks.

@@ -3,7 +3,7 @@
 -- params top
 -- columns device_id, event_id, step, type, group_name, message_bytes, start_ns, dur_ns
 -- column wire_ns (ns): the shortest call of this type, group and size, or the time of its data on the slowest
---     link: the wire, and a little waiting
+--     link: wire time, and a little waiting
 -- column wait_ns (ns): dur_ns minus wire_ns: probably waiting for the last rank, or for busy links and SMs
 -- columns exposed_ns
 -- column calls (count): calls of the same type, group and size

@@ -2,10 +2,10 @@
 -- since: 0.1
 -- params kind
 -- columns device_id, kind, name, communication_ns
--- column compute_ns (ns): time in which any other kernel ran
--- column overlapped_ns (ns): time in which both ran
+-- column compute_ns (ns): time during which any other kernel ran
+-- column overlapped_ns (ns): time during which both ran
 -- columns exposed_ns
--- column share_overlapped (fraction of communication_ns): overlapped_ns over it
+-- column share_overlapped (fraction of communication_ns): overlapped_ns over communication_ns
 -- doubts: no_gpu_ops, no_communication, absurd_duration
 WITH running AS (
     SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, activity AS label, start_ns, end_ns

@@ -1,8 +1,8 @@
--- question: When do collectives run, and how much of them does no compute cover, over time?
+-- question: When do collectives run, and how much of that time is not covered by compute?
 -- since: 0.1
--- param bins (integer, default 1000): the number of equal bins that the GPU-active span is cut into
+-- param bins (integer, default 1000): number of equal bins in the GPU-active span
 -- columns device_id
--- column step (text): the profiler step of the host in which the bin's middle lies; NULL: in none
+-- column step (text): the profiler step of the host that contains the bin's middle; NULL: none
 -- columns at_ns, end_ns, communication_ns, exposed_ns
 -- column overlapped_ns (ns): communication_ns minus exposed_ns
 -- doubts: no_gpu_ops, no_communication, absurd_duration

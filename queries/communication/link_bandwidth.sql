@@ -3,10 +3,10 @@
 -- of: several traces
 -- columns type, message_bytes, group_size, group_key
 -- column ranks (list): the group's ranks in this database
--- column sender (id): of a send with its receive, the rank that sends; NULL: a collective
+-- column sender (id): for a send with its receive, the sending rank; NULL: a collective
 -- columns count
--- column wire_ns (ns): the median of their time on the wire: the duration on the rank that came last
--- column wait_ns (ns): how long all ranks together waited in them
+-- column wire_ns (ns): median wire time: the duration on the rank that arrived last
+-- column wait_ns (ns): total waiting time of all ranks in them
 -- column bus_gb_per_s (10^9 bytes per second): message_bytes over wire_ns times nccl-tests' factor for type
 --     and group size: compare this with the link's bandwidth; NULL: the group's size is not known
 -- column alike (count): other groups that exchange messages of this type and size among as many ranks

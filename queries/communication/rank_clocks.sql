@@ -3,11 +3,11 @@
 -- of: several traces
 -- column trace_id (id): the trace; traces that share no collective with others are left out
 -- columns rank
--- column offset_ns (ns): how far its clock is ahead of its job's first rank's: the median over collectives
--- column residual_ns (ns): the median deviation from that: large if collectives end apart or clocks drift
--- column compared (count): collectives compared; 0: the first rank
+-- column offset_ns (ns): how far its clock is ahead of the first rank's: median over collectives
+-- column residual_ns (ns): median deviation from offset_ns: large if collectives end apart or clocks drift
+-- column compared (count): number of compared collectives; 0: the first rank
 -- column hops (count): 1: compared with the first rank; 2: with ranks that were compared with it, and so on
--- column begins_ns (ns): how much later its recording begins than the first rank's, on one clock
+-- column begins_ns (ns): start of its recording minus the first rank's, on one clock
 -- doubts: no_communication, one_rank
 -- Only collectives that no rank leaves before all have entered: see aligned_clocks in views/collectives.sql.
 WITH begin AS (

@@ -1,4 +1,4 @@
--- question: What does each rank's step consist of, and how much later than the others does it come?
+-- question: What does each rank's step consist of, and how late is each rank?
 -- since: 0.1
 -- of: several traces
 -- columns trace_id, rank, steps
@@ -7,7 +7,8 @@
 --     which the host was late
 -- columns part_ns
 -- column waited_ns (ns): time in collectives of the whole trace that waited for other ranks
--- column later_ns (ns): how much later it came than the last but one, where it came last
+-- column later_ns (ns): lateness in collectives where it came last: its arrival minus the second-to-last
+--     rank's
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
 -- As in stragglers, sends and receives do not count; without other ranks, waited_ns and later_ns are 0.
 WITH figure AS (FROM run_figures),

@@ -1,9 +1,9 @@
--- question: What does each rank spend more time on than the others of its job?
+-- question: On what does each rank spend more time than the job's other ranks?
 -- since: 0.1
 -- columns rank
 -- column part (text): compute, memcpy, or a cause of idle time: python, input ...; device, unlinked and
 --     after_last_op as in partition. Communication is left out: it contains waiting for others
--- column own_ns (ns): its time in the GPU-active span of the main device, over the number of steps
+-- column own_ns (ns): time in the main device's GPU-active span, divided by the number of steps
 -- column others_ns (ns): the median of own_ns over the other ranks
 -- columns excess_ns
 -- doubts: no_gpu_ops, one_rank, unlinked_gpu_ops, no_stacks
@@ -15,7 +15,7 @@ WITH measured AS (
     FROM window_timeline_parts JOIN main_device USING (trace_id, device_id) JOIN run_steps USING (trace_id)
     WHERE kind = 'gpu_active' AND activity <> 'communication' GROUP BY ALL
 ),
--- A part that a rank lacks took it no time.
+-- A missing part counts as 0.
 own AS MATERIALIZED (
     SELECT job, r.trace_id, rank, p.part, coalesce(m.ns, 0)::BIGINT AS ns
     FROM (SELECT DISTINCT trace_id FROM measured) AS r JOIN jobs USING (trace_id) JOIN trace USING (trace_id)

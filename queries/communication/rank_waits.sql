@@ -1,13 +1,13 @@
 -- question: Which rank waits for which, and for how long?
 -- since: 0.1
 -- of: several traces
--- param top (integer, default 20): the number of awaited ranks: those for which the others wait longest
+-- param top (integer, default 20): number of awaited ranks, longest waits first
 -- columns awaited_rank
--- column awaited_trace_id (id): its trace
--- column waiting_rank (id): a rank that came before
--- column waiting_trace_id (id): its trace
--- column collectives (count): collectives in which it waited
--- column wait_ns (ns): how long it waited: the sum over awaited ranks is its waited_ns in stragglers
+-- column awaited_trace_id (id): the awaited rank's trace
+-- column waiting_rank (id): a rank that arrived earlier
+-- column waiting_trace_id (id): the waiting rank's trace
+-- column collectives (count): number of collectives in which it waited
+-- column wait_ns (ns): waiting time: the sum over awaited ranks is the rank's waited_ns in stragglers
 -- columns awaited_ns
 -- doubts: no_communication, one_rank
 -- As in collective_skew, without sends and receives.

@@ -3,12 +3,12 @@
 -- of: several traces
 -- params top
 -- columns step, rank, trace_id
--- column collectives (count): its collectives that other ranks in this database took part in
+-- column collectives (count): number of its collectives that other ranks in this database joined
 -- columns total_ns
--- column wire_ns (ns): the part of it on the wire: the shortest duration over the ranks
--- column waited_ns (ns): the rest: waiting for others
--- column times_last (count): collectives for which it came last
--- column held_up_ns (ns): time for which all others together waited in these
+-- column wire_ns (ns): the part on the wire: the shortest duration over the ranks
+-- column waited_ns (ns): the rest: waiting for other ranks
+-- column times_last (count): number of collectives for which it arrived last
+-- column held_up_ns (ns): total waiting time of the other ranks in these collectives
 -- doubts: no_communication, one_rank
 -- As in collective_skew. Sends and receives do not count: stages of a pipeline wait for each other by design.
 SELECT

@@ -1,6 +1,6 @@
 -- question: What did hardware counters count for each kernel, and which operator launched it?
 -- since: 0.1
--- column place (count): place among the trace's counted kernels, from 1
+-- column place (count): position among the trace's counted kernels, from 1
 -- column kernel (text): the kernel that was counted
 -- column counter (text): the counter
 -- column value (counter's own unit): the counted value

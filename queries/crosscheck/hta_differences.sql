@@ -1,9 +1,9 @@
 -- question: Which of HTA's rules make its numbers differ from tracekit's on this trace?
 -- since: 0.1
 -- columns code
--- column analyses (list of text): HTA's analyses that the rule touches
+-- column analyses (list of text): HTA's analyses that the rule affects
 -- columns count, message
--- Only rules that apply to something in the trace: other queries of this topic and views/hta.sql define them.
+-- Lists only rules that apply to this trace. This topic's other queries and views/hta.sql define them.
 WITH held AS MATERIALIZED (FROM hta_events),
 typed AS (SELECT name, hta_kernel_type(name) AS hta_type FROM (SELECT DISTINCT name FROM gpu_ops)),
 shared_correlation AS (
@@ -21,7 +21,7 @@ op AS (
     WHERE is_asked(o.trace_id)
     WINDOW before AS (PARTITION BY o.trace_id, o.stream ORDER BY o.start_ns, o.event_id)
 ),
--- Events that are not GPU ops to tracekit, but may be to HTA.
+-- Events that HTA may count as GPU ops, unlike tracekit.
 other AS (
     SELECT h.trace_id, h.stream, category, coalesce(kind, 'other') AS kind, launched
     FROM (FROM held WHERE stream <> -1 OR category ILIKE '%sync' OR category = 'mtia_ccp_events') AS h

@@ -5,9 +5,10 @@
 -- columns stream
 -- column idle_category (text): host_wait (launched after the last op ended), kernel_wait (short gap) or other
 -- column idle_ns (ns): sum of the gaps; a gap before which ops overlapped is negative
--- HTA calls this get_idle_time_breakdown: it takes GPU ops by their category, one stream at a time, and the
--- start of the event linked_id for the launch, which for an op without a launch is the trace's first event.
--- Its sort leaves the order of ops that start at once on one stream open; here the file decides.
+-- HTA's function is get_idle_time_breakdown. It selects GPU ops by category, one stream at a time, and takes
+-- the start of the event linked_id as the launch; for an op without a launch, that is the trace's first
+-- event. Its sort does not define the order of ops that start together on a stream; here the file's order
+-- decides.
 WITH held AS (FROM hta_events),
 op AS (
     SELECT o.trace_id, o.stream, o.event_id, o.start_ns, o.end_ns, l.start_ns AS launch_start_ns,

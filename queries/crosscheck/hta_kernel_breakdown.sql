@@ -1,7 +1,7 @@
--- question: What is HTA's kernel breakdown: how long did each kernel type run, alone and beside others?
+-- question: What is HTA's kernel breakdown: how long did each kernel type run, alone and with other types?
 -- since: 0.1
--- column kernel_type (text): COMPUTATION, COMMUNICATION and MEMORY, joined by ' overlapping ' if at once
--- column total_ns (ns): time in which exactly these ran; all devices and streams are merged
+-- column kernel_type (text): COMPUTATION, COMMUNICATION and MEMORY, joined by ' overlapping ' if concurrent
+-- column total_ns (ns): time during which exactly these ran; all devices and streams are merged
 -- HTA calls this get_gpu_kernel_breakdown. It truncates to whole microseconds, and may omit types of 0 ns.
 SELECT
     trace_id,

@@ -1,11 +1,11 @@
--- question: What are HTA's launch statistics: each launch's call, its op and the delay between?
+-- question: What are HTA's launch statistics: each launch call, its op, and the delay between them?
 -- since: 0.1
 -- column correlation (id): the correlation of the launch and its op
 -- column cpu_duration_ns (ns): the host's time in the call
 -- column gpu_duration_ns (ns): the op's duration
--- column launch_delay_ns (ns): start of the op minus end of the call, not below 0
--- HTA calls this get_cuda_kernel_launch_stats. It knows launches by five names, and pairs every host event of
--- such a launch's correlation with every event on a stream that has it.
+-- column launch_delay_ns (ns): start of the op minus end of the call, at least 0
+-- HTA's function is get_cuda_kernel_launch_stats. It recognizes launches by five names, and pairs every host
+-- event that has a launch's correlation with every stream event that has it.
 WITH held AS (FROM hta_events)
 SELECT
     c.trace_id, c.correlation, c.dur_ns AS cpu_duration_ns, o.dur_ns AS gpu_duration_ns,

@@ -2,7 +2,8 @@
 -- since: 0.1
 -- column comm_ns (ns): union of ops of type COMMUNICATION by their names
 -- column overlap_ns (ns): the part of it during which COMPUTATION ran too
--- column overlap_percent (percent of comm_ns): overlap_ns over it, to two decimals; NULL: no communication
+-- column overlap_percent (percent of comm_ns): overlap_ns over comm_ns, to two decimals; NULL: no
+--     communication
 -- HTA calls this get_comm_comp_overlap and prints only the percentage.
 WITH total AS (
     SELECT trace_id, sum_where(end_ns - start_ns, kernel_type = 'COMMUNICATION') AS comm_ns

@@ -1,11 +1,11 @@
 -- question: What is HTA's queue length on each stream, over time?
 -- since: 0.1
 -- columns stream, at_ns
--- column changes (count): launches and starts of ops at this instant
+-- column changes (count): number of launches and op starts at this instant
 -- column queue_length (count): launches minus starts so far, including all at this instant
--- HTA calls this get_queue_length_time_series: a row for each change. HTA's sort decides the order of changes
--- at one instant, so that only the length after all of them is certain; mean, deviation and quartiles of the
--- rows (get_queue_length_summary) are not. It knows launches by twelve names.
+-- HTA's function is get_queue_length_time_series: one row per change. HTA's sort decides the order of changes
+-- at one instant, so only the length after all of them is certain; mean, deviation and quartiles of the rows
+-- (get_queue_length_summary) are not. It recognizes launches by twelve names.
 WITH held AS (FROM hta_events),
 launch AS (
     SELECT trace_id, correlation, start_ns FROM held

@@ -4,7 +4,8 @@
 -- column compute_ns (ns): union of ops of type COMPUTATION by their names
 -- column non_compute_ns (ns): the rest; the three add up to kernel_ns
 -- column kernel_ns (ns): from the first GPU event to the end of the last interval of the union
--- HTA calls this get_temporal_breakdown and prints each over kernel_ns too. It fails without a GPU event.
+-- HTA's function is get_temporal_breakdown. It also prints each value over kernel_ns, and fails without GPU
+-- events.
 WITH total AS (
     SELECT trace_id, arg_max(end_ns, start_ns) FILTER (kernel_type = 'ANY')
                - min(start_ns) FILTER (kernel_type = 'ANY') AS kernel_ns,

@@ -3,7 +3,7 @@
 -- column is_recompute (boolean): ops launched while activation checkpointing ran a forward pass again
 -- column computation_ns (ns): union of kernels and fills without 'nccl' in their name
 -- column exposed_comm_ns (ns): union of kernels with 'nccl' in their name, not covered by computation
--- column exposed_memcpy_ns (ns): union of copies, covered by neither
+-- column exposed_memcpy_ns (ns): union of copies, not covered by computation or communication
 -- column busy_ns (ns): the sum of these three
 -- column idle_ns (ns): total minus busy
 -- column total_ns (ns): from the first op's start to the last one's end

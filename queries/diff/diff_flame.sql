@@ -9,8 +9,8 @@
 -- column gpu_ns (ns): a_gpu_ns and b_gpu_ns
 -- columns host_from_ns, gpu_from_ns
 -- doubts: no_operators, no_stacks, unlinked_gpu_ops
--- Paths below thresholds().drawn_share of both times are left out. A frame is as wide as both runs together,
--- so that removed and added frames stand side by side.
+-- Paths below thresholds().drawn_share of both times are left out. A frame's width is the sum over both runs,
+-- so removed and added frames appear side by side.
 WITH path AS MATERIALIZED (FROM call_paths('compared_runs', NULL, NULL, by_thread := FALSE)),
 compared AS MATERIALIZED (
     SELECT 1 AS trace_id, node, parent, depth, any_value(name) AS name, any_value(kind) AS kind,

@@ -6,8 +6,8 @@
 --     have shapes for nine tenths of their time; collectives by type; others by name without numbers,
 --     parameters and architecture
 -- columns class, change, a_count, b_count, a_ns, b_ns, change_ns
--- column a_name (text): one of its full names in a; NULL: not there
--- column b_name (text): one of its full names in b
+-- column a_name (text): one of its full names in a; NULL: not in a
+-- column b_name (text): one of its full names in b; NULL: not in b
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, absurd_duration
 WITH kernel AS (
     SELECT side, steps, g.name, g.class, c.type, g.dur_ns, coalesce(s.cpu_op, n.name) AS operator,

@@ -3,13 +3,13 @@
 -- of: several traces
 -- params a, b, top, moment
 -- columns place
--- column a_allocations (count): allocations of this call site that are live then in a, on all devices
--- column b_allocations (count): in b
--- column a_bytes (bytes): the memory that these take in a
--- column b_bytes (bytes): in b
+-- column a_allocations (count): live allocations of this call site in a at that moment, on all devices
+-- column b_allocations (count): live allocations in b
+-- column a_bytes (bytes): size of these allocations in a
+-- column b_bytes (bytes): size in b
 -- column change_bytes (bytes): b_bytes minus a_bytes
--- column a_total_bytes (bytes): of all call sites in a
--- column b_total_bytes (bytes): of all call sites in b
+-- column a_total_bytes (bytes): size over all call sites in a
+-- column b_total_bytes (bytes): size over all call sites in b
 -- doubts: no_memory_events
 SELECT place, count(*) FILTER (side = 'a') AS a_allocations, count(*) FILTER (side = 'b') AS b_allocations,
        coalesce(sum(bytes) FILTER (side = 'a'), 0)::BIGINT AS a_bytes,

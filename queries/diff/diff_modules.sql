@@ -3,8 +3,8 @@
 -- of: several traces
 -- params a, b, top
 -- columns module
--- column a_calls (count per step): forward calls in a without captured ones, and replays that ran it
--- column b_calls (count per step): in b
+-- column a_calls (count per step): forward calls in a (not captured), plus replays that ran it
+-- column b_calls (count per step): the same count in b
 -- columns a_host_ns, b_host_ns, a_gpu_ns, b_gpu_ns, change_ns
 -- doubts: no_modules, unlinked_gpu_ops
 WITH frame AS (

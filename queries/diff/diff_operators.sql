@@ -3,11 +3,11 @@
 -- of: several traces
 -- params a, b, top
 -- columns operator, change
--- column a_count (count per step): its calls in a that no capture recorded, and its runs in replays of graphs
+-- column a_count (count per step): calls in a (not captured), plus runs by graph replays
 -- columns b_count
--- column a_self_ns (ns): host time in it but in nothing that it called, per step of a
--- column b_self_ns (ns): of b
--- column a_gpu_ns (ns): GPU ops that it launched itself or that replays ran for it, over the steps of a
+-- column a_self_ns (ns): host time in a outside the operators that it called, per step
+-- column b_self_ns (ns): the same time in b, per step
+-- column a_gpu_ns (ns): duration of GPU ops that it launched itself or replays ran for it in a, per step
 -- columns b_gpu_ns, change_ns
 -- doubts: no_operators, unlinked_gpu_ops
 WITH captured AS (SELECT DISTINCT trace_id, cpu_op_id FROM captured_launches),

@@ -13,7 +13,7 @@ WITH RECURSIVE frame AS (
     WHERE has(l.traits, 'module') AND NOT has(l.traits, 'wrapping_module')
       AND trace_id IN (SELECT trace_id FROM compared_runs)
 ),
--- Where each module is called first.
+-- The first call of each module.
 instance AS (
     SELECT f.trace_id, f.name, arg_min(p.name, f.start_ns) FILTER (p.name <> f.name) AS parent,
            min(f.start_ns) AS first_ns, regexp_replace(f.name, '_[0-9]+$', '') AS class

@@ -1,11 +1,11 @@
--- question: How do the figures of b differ from those of a?
+-- question: How do the figures of b and a differ?
 -- since: 0.1
 -- of: several traces
 -- params a, b
 -- column metric (text): the figure: a column of run_metrics, with its unit at the end; without those of
 --     devices where no run has GPU ops, and without span_ns where one's is a step's and the other's is not
--- column a (the metric's unit): its value in a
--- column b (the metric's unit): its value in b
+-- column a (the metric's unit): value in a
+-- column b (the metric's unit): value in b
 -- column change (the metric's unit): b minus a
 -- column ratio (b over a): NULL where a is 0
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration, cold_first_step,

@@ -2,24 +2,25 @@
 -- since: 0.1
 -- of: several traces
 -- params a, b
--- column bar (count): place of the bar: a's whole window, then its parts, work first, then b's whole window
+-- column bar (count): position of the bar: a's whole window, then its parts, work first, then b's whole
+--     window
 -- column part (text): a, b, or what changed: compute by class of kernel (alone; `several classes` where they
 --     overlap), communication, copy, idle by cause; of traces without GPU ops, what the busiest thread did,
 --     as in the columns of cpu_time
 -- column window (text): each run's median step, else the GPU-active spans, or the busiest threads' spans
--- column a_ns (ns): of a's window
--- column b_ns (ns): of b's window
+-- column a_ns (ns): time in a's window
+-- column b_ns (ns): time in b's window
 -- columns change_ns
 -- column until_ns (ns): a's window and the bars up to this one; the last change ends at b's window exactly
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, cold_first_step, absurd_duration
--- The median steps where both runs have steps, else the whole spans; nothing if one run alone has GPU ops.
+-- The median steps if both runs have steps, else the whole spans; no rows if only one run has GPU ops.
 WITH win AS (
     SELECT side, w.*
     FROM compared_runs JOIN run_windows AS w USING (trace_id)
     QUALIFY (kind = 'step') = (count_if(kind = 'step') OVER () = 2)
         AND count(device_id) OVER () IN (0, count(*) OVER ())
 ),
--- Of traces without GPU ops only.
+-- Only for traces without GPU ops.
 stretch AS (
     FROM cpu_stretches(coalesce((SELECT trace_id FROM win WHERE side = 'a' AND device_id IS NULL), -1))
     UNION

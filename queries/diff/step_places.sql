@@ -1,4 +1,4 @@
--- question: Where in the program does a step run what the query step_counts counts?
+-- question: At which lines of the program does a step run what step_counts counts?
 -- since: 0.1
 -- columns figure, name, place, total, per_step
 -- doubts: no_operators, no_stacks, no_steps, unlinked_gpu_ops

@@ -1,4 +1,4 @@
--- fact: An allocation of memory, from its start until its memory was free again.
+-- fact: An allocation of memory, from its start until the memory was freed.
 -- of: memory_recorded
 -- needs: segment_block, stack_frame, thread_segment, thread_slice
 CREATE TABLE allocation (

@@ -1,9 +1,10 @@
--- fact: A device's first collective, if it waits for ranks that begin to record later.
+-- fact: A device's first collective, if it waits for ranks that start recording later.
 -- into: recorder_finding
 -- needs: gpu_ops
 -- when: class = 'communication'
 -- Starting a profiler takes some ranks seconds longer than others, and they meet in the first collective:
--- github.com/AMD-AGI/Hyperloom/pull/1292. It has to stand out from others, which wait in each step, too.
+-- github.com/AMD-AGI/Hyperloom/pull/1292. It must stand out from later collectives, which wait in each step,
+-- too.
 WITH op AS (
     SELECT *, row_number() OVER (PARTITION BY trace_id, device_id ORDER BY start_ns, event_id) AS place
     FROM gpu_ops JOIN main_device USING (trace_id, device_id) WHERE activity = 'communication'

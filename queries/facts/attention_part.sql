@@ -3,7 +3,7 @@
 -- when: work = 'softmax'
 -- scope: all
 -- On one stream: a batched product, a softmax of its result, a batched product with the softmax's result.
--- Each is known by its first GPU op, `op_id`, since replays of a graph repeat one captured operator.
+-- Parts are identified by their first GPU op, `op_id`, since graph replays repeat one captured operator.
 CREATE TABLE attention_part (
     trace_id INTEGER, event_id BIGINT, -- the softmax
     op_id       BIGINT,  -- the first GPU op of the softmax
@@ -51,7 +51,7 @@ triple AS (
     QUALIFY row_number() OVER (PARTITION BY s.trace_id, q.op_id ORDER BY s.first_ns) = 1
         AND row_number() OVER (PARTITION BY s.trace_id, v.op_id ORDER BY s.first_ns DESC) = 1
 ),
--- PyTorch's own products, if it uses none of its fused kernels.
+-- PyTorch's own products, if it does not use its fused kernels.
 fallback AS (
     SELECT f.trace_id, f.pid, f.tid, f.start_ns, f.end_ns, c.input_dims AS dims, c.input_types AS types
     FROM cpu_ops AS f JOIN thread_slice AS h USING (trace_id, event_id)

@@ -8,7 +8,7 @@
 --
 -- `wait_ns` is an estimate from one rank: a collective ends on all ranks at about the same time, so the
 -- shortest call of the same type, group and size waited least. The rest of a call is probably waiting for
--- other ranks, or for links and SMs in use by others. So is what a call takes beyond a slow message's latency
+-- other ranks, or for links and SMs in use by others. So is a call's time beyond a slow message's latency
 -- and the time in which its data passes twice over the slowest link. The larger counts. It is a lower bound;
 -- NULL if the size is unknown, or if the only such call is no longer than that.
 CREATE TABLE collective (

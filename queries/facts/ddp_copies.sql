@@ -1,8 +1,8 @@
--- fact: Work of the host in which DistributedDataParallel copies.
+-- fact: Host work in which DistributedDataParallel copies.
 -- needs: thread_slice
 -- when: name IN ('aten::unflatten_dense_tensors', 'torch.distributed.ddp.reducer::copy_bucket_to_grad')
 -- Buffers are packed, broadcast and unpacked before a forward pass, and parameters at a start: between these
--- operators of one slice, there is none of the program's.
+-- operators in one slice, there are no operators of the program.
 CREATE TABLE ddp_copies (
     trace_id INTEGER, event_id BIGINT, -- its first operator
     pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT,

@@ -1,4 +1,4 @@
--- fact: An interval of a device's time, from the trace's start to its end, without gap or overlap.
+-- fact: An interval of a device's time, from the trace's start to its end, without gaps or overlaps.
 -- needs: gpu_ops, trace_span
 -- The starts and ends of ops in order of time: how many ops of each activity run from `at_ns` on. No op runs
 -- at the end of a device's timeline, so one running sum covers all devices.

@@ -3,7 +3,8 @@
 -- of: operator_work, gpu_ops
 -- scope: all
 -- Elementwise work, copies, fills, and what they can be fused into: a normalization, a softmax or a reduction
--- that follows. Traces do not identify tensors: size and position tell that the second reads the first's.
+-- that follows. Traces do not identify tensors: size and position imply that the second reads the first's
+-- output.
 CREATE TABLE fusable_pair (
     trace_id INTEGER, device_id BIGINT,
     first        VARCHAR, -- the first operator

@@ -66,7 +66,7 @@ SELECT
     has(n.traits, 'can_be_captured') AS can_be_captured, call.start_ns AS launch_start_ns,
     call.end_ns AS launch_end_ns, op.start_ns - call.start_ns AS launch_delay_ns,
     if(launch_id IS NULL, NULL, greatest(0, op.start_ns - call.end_ns)) AS queue_wait_ns,
-    -- No call waits for a copy within devices, even if it returns after a short one has ended. One from
+    -- Calls never wait for copies within devices, even if they return after a short copy has ended. One from
     -- pageable memory returns shortly before its copy ends.
     if(launch_id IS NULL, NULL, op.kind = 'memcpy' AND copy_kind NOT IN ('DtoD', 'PtoP')
         AND (call.end_ns >= op.end_ns

@@ -1,10 +1,10 @@
--- fact: A kernel of a graph's replay with what is known of where it came from.
+-- fact: A kernel in a graph's replay with its known origin.
 -- needs: launch_call, thread_slice, graph_node
 -- when: call = 'launch_graph'
 -- scope: all
--- Each column comes from the first of these sources that knows it: the program's annotation in the trace, one
--- in a file next to it, the graph's capture by nodes, the capture by order. Kernels that no source knows have
--- no row.
+-- Each column comes from the first source that has it: the program's annotation in the trace, an annotation
+-- in a file next to it, the graph's capture by nodes, the capture by order. Kernels unknown to all sources
+-- have no row.
 CREATE TABLE graph_site (
     trace_id INTEGER, event_id BIGINT, -- the kernel
     launch_id     BIGINT,  -- the replay
@@ -121,8 +121,8 @@ origin AS MATERIALIZED (
 ),
 -- A kernel of a graph's replay that the program annotated when it captured the graph.
 -- `torch.cuda.graph_annotations.mark_kernels` names the nodes of a graph: a text, or a dictionary with a name
--- or module_fqn. Exporting a trace merges that into the arguments of the replay's kernels; where it did not,
--- a file beside the trace has it (graph_annotation), by the node of the graph.
+-- or module_fqn. Exporting a trace merges that into the arguments of the replay's kernels; otherwise
+-- a file next to the trace has it (graph_annotation), by the node of the graph.
 -- https://docs.pytorch.org/docs/main/generated/torch.cuda.graph_annotations.mark_kernels.html
 annotation AS (
     SELECT trace_id, event_id, args, 'annotation' AS known_from, 1 AS rank FROM replayed_kernels

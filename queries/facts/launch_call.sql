@@ -5,8 +5,8 @@ CREATE TABLE launch_call (
     pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT,
     op_id           BIGINT,  -- the last of its GPU ops in the file; usually, only graphs have several
     is_graph        BOOLEAN, -- it launched a graph
-    is_blocking     BOOLEAN, -- it did not return before that op, a copy, was done
-    can_be_captured BOOLEAN, -- a graph could do it
+    is_blocking     BOOLEAN, -- it returned only after that op, a copy, was done
+    can_be_captured BOOLEAN, -- a graph could replace it
     gpu_ops         BIGINT,  -- launched by its thread so far, itself included
     kernels         BIGINT,  -- the kernels among them
     gpu_ns          BIGINT   -- the sum of their durations

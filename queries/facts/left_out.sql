@@ -2,7 +2,7 @@
 -- into: recorder_finding
 -- needs: slice_label
 -- when: (SELECT bool_or(profiler <> 'kineto') FROM trace)
--- The reader of the file counts it: the trace's member `profiler`.
+-- The file's reader reports it in the trace's member `profiler`.
 WITH counted AS (
     SELECT trace_id, profiler, metadata->'profiler' AS said,
            list_sum(list_transform(json_keys(said->'left_out'),

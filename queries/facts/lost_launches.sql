@@ -3,15 +3,15 @@
 -- needs: launch_call, graph_captures, trace_span
 -- when: call IN ('launch_kernel', 'launch_graph')
 -- A profiler drops kernels that the device's clock puts before the recording's start:
--- github.com/pytorch/pytorch/issues/192021. One that stops without waiting for the device loses what it still
--- runs. Launches that a graph's capture recorded have none. What was launched before the last recorded op
+-- github.com/pytorch/pytorch/issues/192021. One that stops without waiting for the device loses the ops
+-- that still run. Launches recorded by a graph's capture have none. Work launched before the last recorded op
 -- ended was queued behind it: the device was the slower side, whatever it ran next.
 WITH call AS (
     SELECT l.trace_id, l.start_ns, g.launch_id IS NOT NULL OR o.correlation IS NOT NULL AS is_seen,
            NOT is_seen AND coalesce(l.start_ns < c.end_ns, FALSE) AS is_captured
     FROM (FROM runtime_calls WHERE call IN ('launch_kernel', 'launch_graph')) AS l
     LEFT JOIN launch_call AS g ON l.trace_id = g.trace_id AND l.event_id = g.launch_id
-    -- Of an op whose number launches of several processes have, one of them is the launch.
+    -- If launches of several processes have an op's number, one of them is its launch.
     LEFT JOIN (
         SELECT DISTINCT trace_id, correlation FROM gpu_ops WHERE launch_id IS NULL AND correlation <> 0
     ) AS o ON l.trace_id = o.trace_id AND l.correlation = o.correlation

@@ -7,7 +7,7 @@
 -- matched by their position among those from one rank to another, because each rank counts its own sends and
 -- receives. If the other rank is unknown (as when several sends and receives are one kernel), they are left
 -- out. Each ends everywhere at nearly the same time, so a rank waits for as long as its kernel takes longer
--- than the shortest one, which is that of the rank that came last.
+-- than the shortest one, which is that of the rank that arrived last.
 CREATE TABLE matched_collective (
     trace_id INTEGER, event_id BIGINT, -- the kernel
     job             INTEGER, -- the first trace of the job
@@ -22,9 +22,9 @@ CREATE TABLE matched_collective (
     ranks_seen      BIGINT,  -- the number of ranks in the database that took part
     wire_ns         BIGINT,  -- the shortest kernel of all ranks
     place_by_length BIGINT,  -- 1: the shortest
-    last_trace_id   INTEGER, -- this rank came last: its kernel is the shortest
+    last_trace_id   INTEGER, -- this rank arrived last: its kernel is the shortest
     last_rank BIGINT, last_direction VARCHAR,
-    awaited_ns      BIGINT   -- how long all ranks together waited for that rank
+    awaited_ns      BIGINT   -- total wait of all ranks for that rank
 );
 WITH met AS (
     SELECT c.trace_id, event_id, job, rank, base_time_ns, direction, type, collective, group_size,

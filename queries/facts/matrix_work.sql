@@ -2,7 +2,7 @@
 -- into: input_work
 -- of: operator_input
 -- when: kind = 'cpu_op' AND regexp_matches(work, 'mm$|^linear$|^gated_')
--- Of products, `a` and `b` are the two factors.
+-- `a` and `b` are the two factors of a product.
 WITH factored AS (
     SELECT *,
            CASE WHEN kind IN ('mm', 'bmm') THEN d[1] WHEN kind IN ('addmm', 'baddbmm') THEN d[2]

@@ -2,8 +2,8 @@
 -- into: recorder_finding
 -- needs: host_thread
 -- of: gpu_ops
--- Each process counts its launches from one: which of them launched an op with the same number, the file does
--- not tell.
+-- Each process counts its launches from one, so the file does not show which process launched an op with a
+-- shared number.
 WITH shared AS (
     SELECT trace_id, correlation FROM runtime_calls
     WHERE trace_id IN (SELECT trace_id FROM host_thread GROUP BY trace_id HAVING min(pid) < max(pid))

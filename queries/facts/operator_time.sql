@@ -8,10 +8,10 @@ CREATE TABLE operator_time (
     dims JSON, types JSON, is_matrix BOOLEAN,
     peak       VARCHAR,  -- as in operator_work; tf32 if its kernels use that
     flops DOUBLE, read_bytes BIGINT, written_bytes BIGINT, device_id BIGINT, stream BIGINT,
-    start_ns   BIGINT,   -- when the host begins it
+    start_ns   BIGINT,   -- the host's start of it
     is_kernels BOOLEAN,  -- no copies or fills are among its GPU ops
     gpu_op_ids BIGINT[], -- in order of their start
-    first_ns   BIGINT,   -- when the first begins
+    first_ns   BIGINT,   -- start of the first
     busy_ns    BIGINT    -- their union
 );
 WITH slice AS MATERIALIZED (

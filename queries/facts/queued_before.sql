@@ -2,7 +2,7 @@
 -- into: recorder_finding
 -- needs: gpu_timeline, windows
 -- If a blocking call begins when recording begins and returns when the device goes on, it probably waited for
--- work that was launched before the recording: the device's gap is no idle time. Nor is the time before its
+-- work that was launched before the recording: the device's gap is not idle time. Nor is the time before its
 -- first op, if that starts long after its launch has returned.
 WITH active AS (
     SELECT trace_id, device_id, start_ns, end_ns - start_ns AS ns

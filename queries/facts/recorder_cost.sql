@@ -3,7 +3,7 @@
 -- needs: gpu_ops
 -- when: kind = 'cpu_op'
 -- The main thread is the one that launches most or, if nothing is launched, runs the most operators.
--- A slow host also records slowly: an event costs some lengths of an operator that does next to nothing.
+-- A slow host also records slowly: an event costs a multiple of the time of a nearly empty operator.
 WITH launching AS (SELECT trace_id, pid, tid, count(*) AS launches FROM gpu_ops WHERE launch_id IS NOT NULL
     GROUP BY ALL),
 recorded AS (

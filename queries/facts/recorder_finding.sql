@@ -6,5 +6,5 @@ CREATE TABLE recorder_finding (
     count    BIGINT,
     message  VARCHAR, -- the finding, and its meaning
     time_ns  BIGINT,  -- the time that it concerns; NULL: not known
-    event_id BIGINT   -- the event that it is about; NULL: several
+    event_id BIGINT   -- the affected event; NULL: several
 );

@@ -2,8 +2,8 @@
 -- needs: thread_slice, launch_call, steps, graph_node
 -- of: capture_calls
 -- Captures of the same work (operators, shapes, modules; kernels and grids of the next replay) recur with a
--- replay between two. A replay in an operator that captures does not count: layers that are the same have a
--- graph each.
+-- replay between two. A replay inside a capturing operator does not count: identical layers have
+-- separate graphs.
 CREATE TABLE recurring_capture (
     trace_id INTEGER, capture_id BIGINT, -- the call that begins it
     steps INTEGER, in_steps INTEGER, -- marked steps, and those with captures

@@ -1,4 +1,4 @@
--- fact: An operator that a replay of a graph ran, with its work by the shapes of the capture.
+-- fact: An operator that a replay of a graph ran, with its work, from the capture's shapes.
 -- of: graph_site, operator_work
 -- scope: all
 -- Its columns are those of operator_time.

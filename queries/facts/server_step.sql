@@ -9,9 +9,9 @@
 CREATE TABLE server_step (
     trace_id INTEGER, event_id BIGINT, name VARCHAR, pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT,
     dur_ns BIGINT, mode VARCHAR,
-    prefill_requests BIGINT, -- requests whose prompt is read; NULL of this and the next three: unknown
+    prefill_requests BIGINT, -- requests in prefill; NULL here and in the next three columns: unknown
     prefill_tokens   BIGINT, -- their tokens in this step
-    decode_requests  BIGINT, -- requests that get their next tokens
+    decode_requests  BIGINT, -- requests in decode
     decode_tokens    BIGINT  -- these tokens
 );
 WITH range AS (

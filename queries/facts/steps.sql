@@ -1,4 +1,4 @@
--- fact: A step of the profiler, as the host ran it.
+-- fact: A profiler step on the host.
 -- needs: slice_label
 -- when: has(traits, 'step')
 -- Marks of the same name that overlap in time (nested, or on several threads) are one step: from the earliest

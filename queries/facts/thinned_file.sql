@@ -1,10 +1,10 @@
--- fact: A file from which most operators were taken out after the recording.
+-- fact: A file from which most operators were removed after the recording.
 -- into: recorder_finding
 -- needs: slice_label
 -- when: kind = 'cpu_op'
 -- A thread of the recorder takes a block of numbers, and numbers its operators and ranges one after the
--- other: numbers missing inside a block are operators missing from the file. Holes between blocks tell
--- nothing: other threads, recordings and processes have those numbers.
+-- other: numbers missing inside a block are operators missing from the file. Holes between blocks are
+-- normal: other threads, recordings and processes have those numbers.
 WITH block AS (
     SELECT trace_id, count(DISTINCT external_id) AS present,
            min(external_id) AS first, max(external_id) AS last

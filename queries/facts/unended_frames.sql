@@ -1,4 +1,4 @@
--- fact: Python frames that have no end of their own.
+-- fact: Python frames without their own end.
 -- into: recorder_finding
 -- needs: thread_slice
 -- when: kind = 'python'

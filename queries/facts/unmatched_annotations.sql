@@ -1,4 +1,4 @@
--- fact: Annotations of graphs of whose nodes no kernel is.
+-- fact: Graph annotations that do not match any kernel.
 -- into: recorder_finding
 -- needs: gpu_ops
 -- when: call = 'launch_graph'

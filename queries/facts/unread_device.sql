@@ -1,4 +1,4 @@
--- fact: A file with a device's work in a form that is not read: nobody knows what the host waits for.
+-- fact: A file with device work in an unsupported form, so that the host's waits are unknown.
 -- into: recorder_finding
 -- needs: slice_label
 -- In a trace without GPU ops, slices without a known category are a device's if their process or thread is

@@ -5,7 +5,7 @@ CREATE TABLE waiting_call (
     name VARCHAR, pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,
     is_sized   BOOLEAN, -- in an operator whose result's size depends on values
     is_printed BOOLEAN, -- in the printing of a tensor
-    is_read    BOOLEAN, -- it hands the host a value of the device
+    is_read    BOOLEAN, -- it gives the host a value from the device
     cpu_op_id BIGINT, cpu_op VARCHAR, python_id BIGINT, place VARCHAR -- as in call_site
 );
 WITH call AS (

@@ -9,7 +9,7 @@ CREATE TABLE window_partition (
     device_ns BIGINT,
     device_in_launch_ns BIGINT, -- the part of device_ns in which the op's launch call was in progress
     unlinked_ns BIGINT, after_last_op_ns BIGINT, busy_ns BIGINT,
-    waits_for_host_ns BIGINT,   -- idle time that would not be there if the host had been ready
+    waits_for_host_ns BIGINT,   -- idle time that a ready host would have avoided
     kernels BIGINT, gpu_ops BIGINT,
     linked BIGINT               -- GPU ops with a launch
 );

@@ -40,7 +40,7 @@ cut AS (
     FROM (FROM begun WHERE end_ns > to_ns) AS b JOIN cell AS c
       ON b.trace_id = c.trace_id AND b.device_id = c.device_id AND c.at_ns >= b.to_ns AND c.at_ns < b.end_ns
 ),
--- What each cell holds of each gap, and of all that is no late gap.
+-- The part of each gap in each cell, and of everything except late gaps.
 gap AS (
     SELECT trace_id, device_id, at_ns, activity, idle_class, cause,
            CASE WHEN idle_class = 'host_late' THEN op_id END AS late_op, sum(ns) AS ns,

@@ -1,4 +1,4 @@
--- fact: GPU ops whose recorded times cannot be.
+-- fact: GPU ops with impossible recorded times.
 -- into: recorder_finding
 -- needs: gpu_ops
 -- when: kind IN ('kernel', 'memcpy', 'memset')

@@ -1,9 +1,9 @@
--- question: Which kernels do CUDA graphs run, and what do they take per replay?
+-- question: Which kernels do CUDA graphs run, and how long do they take per replay?
 -- since: 0.1
 -- params top
 -- columns device_id, launch, name, class, replays, count, total_ns
 -- column per_replay_ns (ns): total_ns over replays
--- column share_of_graphs (fraction of the graphs' GPU time): total_ns over the sum over the device's graphs
+-- column share_of_graphs (fraction of the graphs' GPU time): total_ns over that of all the device's graphs
 -- doubts: no_graphs, graph_without_kernels, unlinked_gpu_ops
 SELECT
     trace_id, device_id, launch_name AS launch, name, class, count(DISTINCT launch_id) AS replays,

@@ -6,7 +6,7 @@
 --     node or capture by order (the graph's capture, joined so), annotation (in the kernels' arguments) or
 --     annotations file; NULL: not known
 -- columns kernels
--- column share_of_kernels (fraction of the replays' kernels): so many of them
+-- column share_of_kernels (fraction of the replays' kernels): the share of kernels with this source
 -- columns gpu_ns, share_of_replays
 -- doubts: no_graphs, unknown_graphs, graph_without_kernels, unlinked_gpu_ops, annotations_unmatched
 WITH origin AS (

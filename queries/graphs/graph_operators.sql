@@ -2,13 +2,13 @@
 -- since: 0.1
 -- params top
 -- columns device_id, operator
--- column dims (text): its inputs' shapes; NULL: not recorded
+-- column dims (text): the operator's input shapes; NULL: not recorded
 -- columns known_from, module, module_from
--- column capture_trace_id (id): the capture's trace, which may be another one; NULL: no capture tells it
+-- column capture_trace_id (id): the capture's trace, possibly another one; NULL: no capture found
 -- columns replays, kernels, gpu_ns, share_of_replays
 -- column matched_share (fraction of the places that can be compared): kernels whose names agree with the
---     capture's; NULL: the capture tells no names, and matches by the number of launches alone
--- column told_share (fraction of the kernels): places at which the capture tells a name to compare
+--     capture's; NULL: the capture has no names, and matches only by the number of launches
+-- column told_share (fraction of the kernels): kernels for which the capture has a name to compare
 -- doubts: no_graphs, unknown_graphs, graph_without_kernels, unlinked_gpu_ops, annotations_unmatched
 WITH whole AS (SELECT trace_id, device_id, sum(dur_ns) AS graphs_ns FROM replayed_kernels GROUP BY ALL)
 SELECT

@@ -1,13 +1,13 @@
--- question: How did each replay of a CUDA graph go, and is it like the others?
+-- question: How long did each replay of a CUDA graph take, and is it like the other replays?
 -- since: 0.1
 -- columns device_id
--- column graph (id): replays with the same first op and number of ops are of one graph; NULL: no ops
+-- column graph (id): replays with the same first op and number of ops belong to one graph; NULL: no ops
 -- columns launch_id, start_ns, call_ns
--- column gpu_ops (count): ops that the replay ran; 0: they were not recorded
+-- column gpu_ops (count): number of ops that the replay ran; 0: not recorded
 -- columns busy_ns
--- column span_ns (ns): first op's start to last one's end
--- column gap_ns (ns): span_ns less busy_ns: waiting inside the graph
--- column first_delay_ns (ns): from the launch to the first op
+-- column span_ns (ns): from the first op's start to the last op's end
+-- column gap_ns (ns): span_ns minus busy_ns: waiting inside the graph
+-- column first_delay_ns (ns): delay from the launch to the first op
 -- column slower_than_usual (ratio): span_ns over the median replay's of the same graph
 -- column is_like_others (boolean): its ops have the same names in the same order as most replays of its graph
 -- doubts: no_graphs, graph_without_kernels, unlinked_gpu_ops

@@ -1,7 +1,7 @@
 -- question: Where does the host make runtime calls of one kind, and what does each call site cost?
 -- since: 0.1
--- param kind (text, default 'allocation'): their kind: allocation (past the caching allocator), query (of
---     occupancy or attributes), launch, copy, sync, compilation ...
+-- param kind (text, default 'allocation'): kind of calls: allocation (bypassing the caching allocator), query
+--     (of occupancy or attributes), launch, copy, sync, compilation ...
 -- columns call, cpu_op, python_line, count, host_ns, gpu_idle_ns
 -- doubts: no_runtime_calls
 WITH chosen AS (

@@ -1,12 +1,12 @@
 -- question: Which operators call which, and what does each call path cost?
 -- since: 0.1
 -- params top, operator
--- column path (list of text): operators from the outermost (of a captured one, in the capture) to this one
+-- column path (list of text): operators from the outermost (for a captured call, in the capture) to this one
 -- columns known_from
--- column depth (count): the number of operators
--- column count (count): calls of the host, captured ones included; of a captured path, its runs in replays
+-- column depth (count): number of operators on the path
+-- column count (count): calls by the host, including captured ones; for a captured path, runs by replays
 -- columns total_ns, self_ns
--- column gpu_ops (count): GPU ops launched inside it; those of a known captured operator count on its path
+-- column gpu_ops (count): GPU ops launched inside it; ops of a known captured operator count on its path
 -- columns gpu_ns
 -- doubts: no_operators
 WITH RECURSIVE operator AS (

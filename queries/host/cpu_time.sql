@@ -3,13 +3,13 @@
 -- columns pid, tid
 -- column kind (text): host_active (the profiler's steps, else first operator to last), step or trace
 -- columns name, start_ns, end_ns
--- column span_ns (ns): its length; the times below add up to it exactly
+-- column span_ns (ns): the window's length; the times below add up to it exactly
 -- columns operators, launches
 -- column compute_ns (ns): own time of operators that compute, and time in compiled graphs
 -- column dispatch_ns (ns): own time of operators that mostly call other operators
 -- column view_ns (ns): own time of operators that only describe memory (views, queries)
 -- column allocation_ns (ns): calls of a device's runtime that allocate, and own time of operators that
---     allocate, if it is too long for bookkeeping: memory, or a device's runtime, was set up in it
+--     allocate, if too long for bookkeeping: it then set up memory or a device's runtime
 -- column python_ns (ns): Python frames
 -- column input_ns (ns): data loading
 -- column compilation_ns (ns): torch.compile, Triton and code loading
@@ -17,12 +17,12 @@
 -- column communication_ns (ns): waits for other ranks: calls of collectives and calls to other workers (RPC),
 --     and time in which such a call was open, but no slice of the thread and no operator of another thread
 -- column remote_ns (ns): the part of communication_ns in calls to other workers
--- column untraced_ns (ns): in no slice but annotated ranges: Python or native code that was not recorded
---     (with_stack=True records Python)
+-- column untraced_ns (ns): outside all slices but annotated ranges: Python or native code that was not
+--     recorded (with_stack=True records Python)
 -- column unrecorded_ns (ns): the part of untraced_ns in stretches too long for Python between two operators
--- column math_ns (ns): the part of compute_ns that arithmetic limits, by the shapes of operators
--- column memory_ns (ns): the part of compute_ns that memory limits; for the rest, shapes do not tell
--- column device_read_ns (ns): operators that read or copy values of a device and take too long to do only
+-- column math_ns (ns): the part of compute_ns that arithmetic limits, judging by operators' shapes
+-- column memory_ns (ns): the part of compute_ns that memory limits; the rest is unknown
+-- column device_read_ns (ns): operators that read or copy a device's values and take too long to do only
 --     that
 -- column device_evidence (text): evidence of a job with a GPU; NULL: none
 -- doubts: no_operators, no_shapes, begin_end_events
@@ -67,12 +67,12 @@ device_sign AS (
         -- c10::DeviceType of memory that is neither the host's (0) nor nowhere (14, meta).
         WHERE device_type NOT IN (0, 14)
         UNION ALL
-        -- A listed GPU may be unused, and a backend may be one of several unless it is the only one.
+        -- A listed GPU may be unused, and the backend is only certain if there is just one.
         SELECT trace_id, 'backend ' || nullif(regexp_extract(metadata->'distributedInfo'->>'backend',
             '^(cuda:)?(nccl|rccl|xccl|hccl)$', 2), '') AS sign FROM trace
         WHERE sign IS NOT NULL AND trace_id IN (SELECT trace_id FROM device)
         UNION ALL
-        -- GPU events are written last: they may be what is missing of a file that breaks off.
+        -- GPU events are written last, so a truncated file may be missing exactly these.
         SELECT trace_id, 'a listed device' FROM trace
         WHERE damage IS NOT NULL AND trace_id IN (SELECT trace_id FROM device)
         UNION ALL

@@ -1,4 +1,4 @@
--- question: Which call paths take the host's time, and which launch the device's?
+-- question: Which call paths take host time, and which launch device work?
 -- since: 0.1
 -- params from_ns, to_ns
 -- columns node, parent, depth, name

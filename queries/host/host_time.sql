@@ -1,7 +1,7 @@
 -- question: What did each host thread spend its time on, and how much is that per launch?
 -- since: 0.1
 -- columns pid, tid, launches, activity
--- column host_ns (ns): time of the thread; a thread's activities add up to the trace's span exactly
+-- column host_ns (ns): the thread's time in this activity; its activities add up exactly to the trace's span
 -- column share_of_span (fraction of the trace's span): host_ns over overview's span_ns
 -- column per_launch_ns (ns): host_ns over launches: for `dispatch`, the CPU dispatch time per launch
 -- doubts: no_operators, no_stacks, begin_end_events

@@ -2,8 +2,8 @@
 -- since: 0.1
 -- column last_wait_ns (ns): the last call that waits for the device, after the last launch
 -- doubts: no_gpu_ops
--- Without a recorded device, a wait that is short beside the run tells that the host is late; not where
--- counters were read, since that runs one kernel after the other inside their launches.
+-- If no device was recorded, a wait that is short compared with the run shows that the host is late. This
+-- does not hold when counters were read, since kernels then run one by one inside their launches.
 SELECT trace_id, arg_max(s.dur_ns, s.start_ns) AS last_wait_ns
 FROM (SELECT trace_id, max(start_ns) AS last_ns FROM launches GROUP BY trace_id)
 JOIN syncs AS s USING (trace_id)

@@ -2,7 +2,7 @@
 -- since: 0.1
 -- params top, slow_ns, late_ns
 -- columns device_id, launch_id, launch, start_ns, call_ns
--- column gpu_op (text): the op that it launched (for a graph, the first one)
+-- column gpu_op (text): the op that it launched (for a graph, its first op)
 -- columns gpu_ns
 -- column launch_delay_ns (ns): start of the op minus start of the launch
 -- column is_slow (boolean): the call took slow_ns or more

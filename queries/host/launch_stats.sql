@@ -2,18 +2,19 @@
 -- since: 0.1
 -- params slow_ns, late_ns
 -- columns device_id, launches, gpu_ops, delay_p50_ns, delay_p90_ns
--- column first_delay_p50_ns (ns): start of a call's first op minus start of the call: the median over calls
+-- column first_delay_p50_ns (ns): median of a call's first op's start minus the call's start
 -- column delay_total_ns (ns): sum of the delays; SKIP calls it TKLQT (https://arxiv.org/abs/2504.11750)
 -- columns queue_wait_p50_ns
--- column queue_depth_p50 (count): launches of a stream that have not begun, at each launch, itself included
--- column queue_depth_max (count): the largest of these
--- column launch_call_p50_ns (ns): the host's time in one launch call: the median over calls
--- column short_ops (count): GPU ops that took less time than the call that launched them
--- column slow_launches (count): launch calls of slow_ns or more
--- column late_ops (count): launch delays of late_ns or more
--- column graph_share (fraction of gpu_ops): ops that graph launches ran
+-- column queue_depth_p50 (count): median number of pending launches on the stream at each launch, itself
+--     included
+-- column queue_depth_max (count): maximum number of pending launches
+-- column launch_call_p50_ns (ns): median host time in a launch call
+-- column short_ops (count): number of GPU ops that took less time than their launch call
+-- column slow_launches (count): number of launch calls of slow_ns or more
+-- column late_ops (count): number of launch delays of late_ns or more
+-- column graph_share (fraction of gpu_ops): share of ops that graph launches ran
 -- column compiled_share (fraction of the kernels that can be fused): Inductor's kernels (torch.compile) among
---     those that are not matrix product, attention, convolution or communication; NULL: none
+--     kernels other than matrix product, attention, convolution and communication; NULL: none
 -- column dispatch_per_launch_ns (ns): operators' own time on the launching threads, over launches
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 -- Of n sorted values, p50 is element n // 2 and p90 element 9n // 10, counted from 0: always a measured one.

@@ -1,9 +1,9 @@
--- question: How long did work wait between its launch and its start, and how deep was the queue, over time?
+-- question: How did the launch delay and the queue depth change over time?
 -- since: 0.1
 -- params from_ns, to_ns, bins
 -- columns device_id, start_ns, end_ns, launches, delay_p50_ns, delay_p90_ns
--- column depth_p50 (count): launches queued on their stream when these calls begin: the median
--- column depth_max (count): the maximum
+-- column depth_p50 (count): median number of launches queued on the stream at the start of these calls
+-- column depth_max (count): maximum number
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 WITH delay AS (
     SELECT trace_id, device_id, launch_id, launch_start_ns AS at_ns, min(launch_delay_ns) AS delay_ns

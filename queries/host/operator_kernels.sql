@@ -2,10 +2,10 @@
 -- since: 0.1
 -- params top, operator
 -- columns cpu_op, known_from, name, class, count, gpu_ns
--- column delay_p50_ns (ns): from the operator's start to the kernel's: the median; NULL: a replay ran it
--- column delay_max_ns (ns): the longest
--- column before_call_p50_ns (ns): the first part of it: from the start of the operator to the launch call
--- column launch_delay_p50_ns (ns): from the start of the call to that of the kernel
+-- column delay_p50_ns (ns): median delay from the operator's start to the kernel's; NULL: run by a replay
+-- column delay_max_ns (ns): longest delay
+-- column before_call_p50_ns (ns): the first part of the delay: from the operator's start to the launch call
+-- column launch_delay_p50_ns (ns): from the call's start to the kernel's
 -- columns queue_wait_p50_ns
 -- doubts: no_gpu_ops, no_operators, unlinked_gpu_ops, starts_before_launch
 -- HTA: get_aten_op_kernels_and_delay (hta/trace_analysis.py).

@@ -1,14 +1,15 @@
 -- question: Which threads were in Python at the same time, and which while the GPU waited for Python?
 -- since: 0.1
 -- columns pid, tid, launches
--- column python_ns (ns): time for which its innermost slice was a Python frame
+-- column python_ns (ns): time during which the thread's innermost slice was a Python frame
 -- column contested_ns (ns): the part of it in which another thread of the process was in Python, too. With
 --     the GIL, at most one of them ran, but the trace does not show which, nor whether one only waited or had
 --     released the GIL: this is the most that contention can explain
 -- column gpu_idle_ns (ns): the part of python_ns in which a device waited because its launching thread was in
 --     Python: on that thread, its own work; on others, work that may have kept it waiting
--- column top_frame (text): the frame with most of python_ns; one that waits (threading, select) holds no GIL
--- column top_frame_ns (ns): its time
+-- column top_frame (text): the frame with most of python_ns; a waiting frame (threading, select) does not
+--     hold the GIL
+-- column top_frame_ns (ns): the top frame's time
 -- doubts: no_stacks
 -- https://docs.python.org/3/library/threading.html (the GIL)
 WITH python AS MATERIALIZED (

@@ -6,17 +6,17 @@
 -- columns device_id, stream
 -- column span_ns (ns): from its first launch to its last op's start; the shares are fractions of this
 -- column mean_depth (count): time-weighted mean depth over span_ns
--- column p50_depth (count): for half of span_ns, the queue was at most this deep
--- column p90_depth (count): for nine tenths of span_ns, the queue was at most this deep
--- column max_depth (count): the largest depth
--- column empty_ns (ns): time with nothing queued on this stream: not needed, or the host was behind
--- column share_empty (fraction of span_ns): empty_ns over it
--- column full_ns (ns): time at the limit or above: the device was behind
--- column share_full (fraction of span_ns): full_ns over it
--- column launches (count): launch calls that do not wait for their own op
--- column at_limit (count): those that began with the queue at the limit or above
--- column call_ns (ns): host time in the at_limit calls
--- column usual_call_ns (ns): the median launch call that found room
+-- column p50_depth (count): median depth over span_ns
+-- column p90_depth (count): 90th percentile of the depth over span_ns
+-- column max_depth (count): maximum depth
+-- column empty_ns (ns): time with an empty queue: the stream was not needed, or the host was behind
+-- column share_empty (fraction of span_ns): empty_ns over span_ns
+-- column full_ns (ns): time with a full queue: the device was behind
+-- column share_full (fraction of span_ns): full_ns over span_ns
+-- column launches (count): number of launch calls that do not wait for their own op
+-- column at_limit (count): number of launch calls that began with a full queue
+-- column call_ns (ns): host time in these at_limit calls
+-- column usual_call_ns (ns): median launch call with room in the queue
 -- column blocked_ns (ns): call_ns beyond the usual: waiting for the device, not host overhead
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 WITH call AS (
@@ -25,7 +25,7 @@ WITH call AS (
     FROM queued_calls
 ),
 -- When a queue is full, many calls return with the stream's maximum number of launches queued, within
--- `full_slack`: the depth at which it is full follows from its own calls. NULL: it never is.
+-- `full_slack`: the full depth follows from these calls. NULL: the queue is never full.
 queue_limit AS (
     SELECT trace_id, device_id, stream, coalesce(getvariable('limit'), full_depth) AS full_depth FROM (
         SELECT trace_id, device_id, stream, CASE

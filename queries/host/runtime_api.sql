@@ -1,4 +1,4 @@
--- question: Which calls of the device's runtime and driver does the host make, and what do they cost?
+-- question: Which runtime and driver calls does the host make, and what do they cost?
 -- since: 0.1
 -- columns name, activity, count, total_ns, mean_ns, p50_ns, p99_ns, max_ns
 -- doubts: no_runtime_calls

@@ -1,4 +1,4 @@
--- question: How long did the host take for each step, and for how much of that did it wait for the device?
+-- question: How long did the host take for each step, and how much of that was waiting for the device?
 -- since: 0.1
 -- column step (text): the profiler step
 -- columns start_ns, host_ns

@@ -2,7 +2,7 @@
 -- since: 0.1
 -- params top
 -- columns call, cpu_op, python_line, count, host_ns, max_ns
--- column covered_ns (ns): the part of host_ns in which some device was busy: the host waited for it
+-- column covered_ns (ns): the part of host_ns during which some device was busy: the host waited for it
 -- columns gpu_idle_ns
 -- doubts: no_runtime_calls, no_stacks
 WITH chosen AS (FROM waiting_call WHERE is_asked(trace_id)),

@@ -3,9 +3,9 @@
 -- params top
 -- columns name, count, self_ns, total_ns
 -- column self_per_call_ns (ns): self_ns over count
--- column gpu_ops (count): GPU ops that it launched, not in operators inside it; with a graph, all of it
--- column launches_per_call (count): launch calls that it made itself, over count
--- column is_metadata (boolean): it only describes memory: a view, an uninitialised tensor, a query
+-- column gpu_ops (count): GPU ops that it launched outside inner operators; all of a graph's ops
+-- column launches_per_call (count): its own launch calls over count
+-- column is_metadata (boolean): whether it only describes memory: a view, an uninitialized tensor, a query
 -- doubts: no_operators
 WITH launched AS (
     SELECT l.trace_id, cpu_op_id AS event_id, count(*) AS gpu_ops, count(DISTINCT launch_id) AS launches

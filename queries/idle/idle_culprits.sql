@@ -1,9 +1,9 @@
--- question: Which host slices keep the GPU waiting, over all gaps?
+-- question: Which host slices keep the GPU waiting?
 -- since: 0.1
 -- params top
 -- columns cause, culprit, gaps
 -- column idle_ns (ns): GPU idle time during it, over all devices
--- column share_of_host_late (fraction of the trace's host-late idle time): idle_ns over it
+-- column share_of_host_late (fraction of the trace's host-late idle time): idle_ns over that time
 -- doubts: no_gpu_ops, unlinked_gpu_ops, no_stacks, starts_before_launch
 SELECT
     t.trace_id, cause, e.name AS culprit, count(DISTINCT op_id) AS gaps,

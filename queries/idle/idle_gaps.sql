@@ -2,13 +2,13 @@
 -- since: 0.1
 -- params top
 -- columns device_id, start_ns
--- column gap_ns (ns): its length
+-- column gap_ns (ns): length of the gap
 -- columns idle_class
--- column main_cause (text): the cause with the largest part of it (host_late only)
--- column main_cause_ns (ns): the length of that part
--- column recoverable_ns (ns): the gap minus launch latency and the device's own waits; NULL: it is unlinked
+-- column main_cause (text): the cause with the largest part of the gap (host_late only)
+-- column main_cause_ns (ns): length of that part
+-- column recoverable_ns (ns): the gap minus launch latency and the device's own waits; NULL: unlinked
 -- columns culprit
--- column ended_by (text): the GPU op that ended it; the next three are about its launch
+-- column ended_by (text): the GPU op that ended the gap; the next three columns describe its launch
 -- columns cpu_op, python_line, step
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks
 WITH waited AS (

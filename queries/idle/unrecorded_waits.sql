@@ -1,10 +1,10 @@
 -- question: What was recorded on any thread while the GPU waited and the launching thread recorded no call?
 -- since: 0.1
 -- columns device_id
--- column name (text): the innermost slice of a thread, or the innermost range around the wait, but no step
--- column activity (text): what that is: allocation, sync, python ...
--- column idle_ns (ns): the part of these waits in which it was open on at least one thread
--- column share (fraction of these waits): idle_ns over the length of all of them
+-- column name (text): innermost slice of a thread, or innermost range (not a step) around the wait
+-- column activity (text): activity of that slice: allocation, sync, python ...
+-- column idle_ns (ns): the part of these waits during which it was open on at least one thread
+-- column share (fraction of these waits): idle_ns over the length of all these waits
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks
 WITH waited AS MATERIALIZED (
     SELECT t.trace_id, t.device_id, t.start_ns, t.end_ns

@@ -1,12 +1,13 @@
--- question: Which copies run between host and device, in pageable or pinned memory, and what issues them?
+-- question: Which copies run between host and device, in pageable or pinned memory, and which calls issue
+--     them?
 -- since: 0.1
 -- params top
 -- columns device_id, copy_kind
 -- column host_memory (text): pageable, pinned or managed; NULL: unknown (AMD writes Host), or not the host's
 -- columns cpu_op, python_line, count
--- column blocking_count (count): copies whose call returned only when they were done
+-- column blocking_count (count): number of copies whose call returned only when the copy was done
 -- columns bytes, total_ns, bytes_per_s
--- column host_ns (ns): time in the calls that issued them; 0: the calls are not in the trace
+-- column host_ns (ns): time in the calls that issued the copies; 0: the calls are not in the trace
 -- columns gpu_idle_ns
 -- doubts: no_copies, unlinked_gpu_ops, no_stacks
 -- A copy from or to pageable memory is staged through a pinned buffer, and blocks the host in most cases:
@@ -18,7 +19,7 @@ WITH copy AS (
 ),
 called AS (
     SELECT c.*, cpu_op, python_id, gpu_idle_ns, launch_end_ns - launch_start_ns AS call_ns,
-           -- One call may issue several copies: a graph's launch. Its time counts with the first.
+           -- One call may issue several copies (a graph launch). Its time counts with the first.
            copy_id = min(copy_id) OVER (PARTITION BY c.trace_id, c.event_id) AS is_first
     FROM copy AS c LEFT JOIN call_site USING (trace_id, event_id)
     LEFT JOIN gpu_waits USING (trace_id, event_id)

@@ -1,10 +1,10 @@
 -- question: At what bandwidth did copies run, over time?
 -- since: 0.1
 -- columns device_id, copy_kind
--- column at_ns (ns): the start; it lasts until the next row of its kind
--- column copies (count): copies of that kind in progress; 0: none
--- column bytes_per_s (bytes per second): the sum of their bandwidths: each one's bytes over its duration, as
---     if it ran at one speed; copies of unknown size, or without a duration, are left out
+-- column at_ns (ns): start of the stretch, which lasts until the next row of its kind
+-- column copies (count): number of copies of that kind in progress
+-- column bytes_per_s (bytes per second): sum of the copies' bandwidths: each copy's bytes over its duration,
+--     as if its speed were constant; copies of unknown size, or without a duration, are left out
 -- doubts: no_copies, absurd_duration
 -- HTA: get_memory_bw_time_series (hta/trace_analysis.py).
 WITH copy AS (

@@ -3,11 +3,11 @@
 -- columns device_id, pool
 -- column kind (text): small (segments for allocations of at most 1 MB) or large
 -- columns stream
--- column segments (count): pieces of memory that the allocator has from the driver
+-- column segments (count): number of memory pieces that the allocator got from the driver
 -- columns segment_bytes, used_bytes
 -- column rounding_bytes (bytes): the part of used_bytes that nobody requested
 -- columns free_bytes, largest_free_bytes
--- column free_blocks (count): their number
+-- column free_blocks (count): number of free blocks
 -- column share_free (fraction of segment_bytes): free_bytes over segment_bytes
 -- doubts: no_memory_events
 SELECT trace_id, device_id, pool, kind, stream, count(*) AS segments, sum(bytes)::BIGINT AS segment_bytes,

@@ -5,9 +5,9 @@
 -- column first (text): the operator that writes the intermediate
 -- column second (text): the next one on its stream, which reads it
 -- columns shapes, count, known_from
--- column intermediate_bytes (bytes): written by the first and read back by the second, all times together
+-- column intermediate_bytes (bytes): bytes written by the first and read back by the second, over all calls
 -- columns gpu_ns
--- column saved_ns (ns): at most: of each operator's time, the intermediate's share of its bytes
+-- column saved_ns (ns): upper bound: each operator's time, times the intermediate's share of its bytes
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops
 SELECT
     trace_id, device_id, first, name AS second, dims AS shapes, count(*) AS count, known_from,

@@ -1,13 +1,13 @@
--- question: Between which bounds were allocated and reserved memory, over time?
+-- question: What were the minimum and maximum of allocated and reserved memory, over time?
 -- since: 0.1
--- param bins (integer, default 1000): the number of equal bins for the time with recorded allocations
+-- param bins (integer, default 1000): number of equal bins over the time with recorded allocations
 -- columns device_type, device_id
--- column step (text): the profiler step of the host in which the bin's middle lies; NULL: in none
+-- column step (text): the profiler step of the host that contains the bin's middle; NULL: none
 -- columns at_ns, end_ns
--- column min_allocated_bytes (bytes): the least that was allocated in it, as the allocator counts
--- column max_allocated_bytes (bytes): the most; the largest is memory_peak's peak_bytes
--- column min_reserved_bytes (bytes): the least that the caching allocator held
--- column max_reserved_bytes (bytes): the most
+-- column min_allocated_bytes (bytes): minimum allocated memory in the bin, by the allocator's count
+-- column max_allocated_bytes (bytes): maximum; the largest is memory_peak's peak_bytes
+-- column min_reserved_bytes (bytes): minimum memory reserved by the caching allocator
+-- column max_reserved_bytes (bytes): maximum
 -- doubts: no_memory_events
 WITH memory AS MATERIALIZED (
     SELECT {'trace_id': trace_id, 'device_type': device_type, 'device_id': device_id} AS key,

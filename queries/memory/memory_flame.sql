@@ -1,10 +1,10 @@
--- question: Which call paths hold the memory, at its peak or at the end?
+-- question: Which call paths hold the memory, at the peak or at the end?
 -- since: 0.1
 -- params moment
 -- columns node, parent, depth, name
 -- column kind (text): device or frame
 -- columns allocations, live_bytes
--- column from_bytes (bytes): where a drawing begins the frame, from the left
+-- column from_bytes (bytes): left edge of the frame in a drawing
 -- doubts: no_memory_events
 -- Paths below thresholds().drawn_share are left out.
 WITH RECURSIVE live AS MATERIALIZED (

@@ -1,13 +1,14 @@
 -- question: When was allocated memory at its peak, and which operators had allocated the live memory?
 -- since: 0.1
--- param top (integer, default 20): the number of operators per device
+-- param top (integer, default 20): number of operators per device
 -- columns device_type, device_id
--- column peak_at_ns (ns): when the most memory was allocated, for the first time
--- column peak_bytes (bytes): the memory then allocated, as the allocator counts
+-- column peak_at_ns (ns): time at which allocated memory first reached its peak
+-- column peak_bytes (bytes): memory allocated at that time, by the allocator's count
 -- columns reserved_bytes
--- column operator (text): the operator that allocated, in a snapshot the line; `before recording`: live then
--- column tensors (count): its allocations that were live at the peak
--- column live_bytes (bytes): their memory; a device's rows add up to the peak (over all operators)
+-- column operator (text): the allocating operator, in a snapshot the line; `before recording`: older memory
+-- column tensors (count): number of its allocations that were live at the peak
+-- column live_bytes (bytes): size of these allocations; a device's rows add up to the peak (over all
+--     operators)
 -- doubts: no_memory_events
 WITH peak AS MATERIALIZED (FROM memory_high WHERE is_asked(trace_id)),
 owner AS (

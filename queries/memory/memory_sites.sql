@@ -1,8 +1,9 @@
--- question: Which call sites hold the memory, at its peak or at the end?
+-- question: Which call sites hold the memory, at the peak or at the end?
 -- since: 0.1
 -- params top, moment
 -- columns device_type, device_id, place, cpu_op, allocations, live_bytes
--- column share_of_live (fraction of all live bytes of the device): live_bytes over all live bytes
+-- column share_of_live (fraction of all live bytes of the device): live_bytes over the live bytes of all call
+--     sites
 -- doubts: no_memory_events
 SELECT trace_id, device_type, device_id, place, cpu_op, count(*) AS allocations,
        sum(bytes)::BIGINT AS live_bytes,

@@ -2,7 +2,7 @@
 -- since: 0.1
 -- columns device_type, device_id, at_ns
 -- column change_bytes (bytes): bytes allocated; negative: freed
--- column allocated_bytes (bytes): allocated by tensors after it, as the allocator counts
+-- column allocated_bytes (bytes): memory allocated by tensors after this event, by the allocator's count
 -- columns reserved_bytes
 -- doubts: no_memory_events
 SELECT trace_id, device_type, device_id, ts_ns AS at_ns, bytes AS change_bytes, allocated_bytes,

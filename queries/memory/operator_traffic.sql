@@ -1,12 +1,12 @@
--- question: How many bytes does each operator move by its shapes, and how fast?
+-- question: How many bytes does each operator move, judging by its shapes, and how fast?
 -- since: 0.1
 -- params top
 -- columns device_id, operator, known_from
 -- column kind (text): mm, convolution, attention, normalization, elementwise, reduction, copy ...
 -- columns calls
--- column read_bytes (bytes): of its inputs, each read once, without the destination (out=). Triton kernels
---     are assumed to write their last tensor and read the others; in place, they read all
--- column written_bytes (bytes): of its outputs, each written once; in place, its first tensor
+-- column read_bytes (bytes): bytes of its inputs, each read once, without the destination (out=). Triton
+--     kernels are assumed to write their last tensor and read the others; in place, they read all
+-- column written_bytes (bytes): bytes of its outputs, each written once; in place, of its first tensor
 -- column gpu_ns (ns): sum over calls of the union of each call's GPU ops
 -- columns gb_per_s, share_of_bandwidth
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops

@@ -1,9 +1,10 @@
 -- question: Where did the program run out of memory, in a memory snapshot?
 -- since: 0.1
 -- columns device_id, at_ns
--- column requested_bytes (bytes): the bytes that could not be allocated
--- column device_free_bytes (bytes): the bytes that the driver had left; NULL: unknown
--- column allocated_bytes (bytes): the bytes that the program then used; NULL: no earlier action was recorded
+-- column requested_bytes (bytes): size of the failed allocation
+-- column device_free_bytes (bytes): free memory left in the driver; NULL: unknown
+-- column allocated_bytes (bytes): memory that the program used at that time; NULL: no earlier action was
+--     recorded
 -- columns reserved_bytes, place
 -- doubts: no_memory_events
 WITH failed AS (

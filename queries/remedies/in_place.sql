@@ -3,7 +3,7 @@
 -- title: Change the tensor in place
 -- causes: memory-bandwidth, launch, dispatch
 -- when: name = 'aten::clone'
--- needs: An input that nothing reads afterwards, and that autograd does not keep.
+-- needs: An input that nothing reads later, and that autograd does not keep.
 -- before:
 --     scores = scores.masked_fill(mask, float("-inf"))    # copies scores, then fills the copy
 -- after:

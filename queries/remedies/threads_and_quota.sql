@@ -7,7 +7,7 @@
 -- outside_loops: true
 -- claims: events
 -- needs: Separate CPU cores for the process: no quota that stops it, fewer threads than cores, no busy
---     neighbours.
+--     neighbors.
 -- caveat: It is inferred that the thread was not running: calls of several kinds sometimes take long, and
 --     none of them waits. Page faults and the clock's power states look the same.
 -- before:

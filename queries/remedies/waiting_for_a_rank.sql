@@ -18,7 +18,7 @@
 --     if rank == 0 and step % 100 == 0:
 --         writer.add_scalar("loss", loss.item(), step)
 --     # uneven batches: DistributedSampler(drop_last=True), sequences of like length together
--- risks: If a rank is late at random (thermal limits, a noisy neighbour), the program is not at fault.
+-- risks: If a rank is late at random (thermal limits, a noisy neighbor), the program is not at fault.
 -- check: tracekit load rank*.json -o job.duckdb; tracekit query job.duckdb stragglers; tracekit query
 --     collective_skew job.duckdb
 -- sources: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html

@@ -1,7 +1,8 @@
 -- question: What limits each GPU op?
 -- since: 0.1
 -- params latency_percent
--- param short_ns (integer, default thresholds().launch_floor_ns): shorter ops of unknown work are latency's
+-- param short_ns (integer, default thresholds().launch_floor_ns): shorter ops of unknown work count as
+--     latency
 -- columns event_id
 -- column cause (text): communication, copy, math, memory-bandwidth, latency, or math-or-memory (unknown)
 -- column known_by (text): the source of the cause: kind (communication and copies), roofline (the operator's

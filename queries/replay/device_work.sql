@@ -1,13 +1,13 @@
 -- question: What did each device do, and which call launched it?
 -- since: 0.1
 -- columns event_id, device_id, stream, start_ns, dur_ns, launch_id, pid, tid
--- column launch_start_ns (ns): where the call begins
--- column launch_end_ns (ns): where it ends
--- column is_graph (boolean): the call launched a graph
--- column is_blocking (boolean): the call did not return before the op had ended
+-- column launch_start_ns (ns): start of the call
+-- column launch_end_ns (ns): end of the call
+-- column is_graph (boolean): whether the call launched a graph
+-- column is_blocking (boolean): whether the call returned only after the op had ended
 -- column captured_pid (id): the process of the captured launch that a replay ran; NULL: none in this trace
--- column captured_tid (id): its thread
--- column captured_ns (ns): where it begins
+-- column captured_tid (id): the captured launch's thread
+-- column captured_ns (ns): the captured launch's start
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 SELECT
     op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.launch_id, op.pid, op.tid,

@@ -2,8 +2,8 @@
 -- since: 0.1
 -- params events
 -- columns event_id, name
--- column pid (id): its process, or the profiler's number for one; negative if the trace has a text
--- column tid (id): its thread or stream; negative if the trace has a text
+-- column pid (id): process, or the profiler's number for one; negative if the trace has a text
+-- column tid (id): thread or stream; negative if the trace has a text
 -- doubts: no_category
 SELECT trace_id, event_id, name, pid, tid
 FROM event WHERE is_asked(trace_id)

@@ -1,10 +1,10 @@
 -- question: What did each host thread do, instant by instant?
 -- since: 0.1
--- param from_segment (integer, default all): only from this segment of the table on
--- param to_segment (integer, default all): only up to this segment
+-- param from_segment (integer, default all): only segments from this one on
+-- param to_segment (integer, default all): only segments up to this one
 -- columns pid, tid, start_ns, dur_ns, cause, event_id
 -- doubts: absurd_duration, no_stacks
--- Between calls alone, without operators or Python frames, what a thread did is unknown.
+-- If only calls were recorded, without operators or Python frames, the time between them is unknown.
 SELECT trace_id, pid, tid, s.start_ns, s.end_ns - s.start_ns AS dur_ns,
        host_cause(host_activity_of(activity_code),
            if(has_code, s.end_ns - s.start_ns, thresholds().unrecorded_ns)) AS cause,

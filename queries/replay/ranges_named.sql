@@ -1,4 +1,4 @@
--- question: Where on the host are the annotated ranges of a name?
+-- question: When does the host run the annotated ranges with a name?
 -- since: 0.1
 -- param range (text, default ''): the ranges' name
 -- columns name, pid, tid, start_ns, dur_ns

@@ -1,7 +1,7 @@
--- question: How much longer did recording make the run?
+-- question: How much did recording slow the run?
 -- since: 0.1
--- column profiled_ns (ns): a step while recorded, as `tracekit capture` measured it; NULL: it did not
--- column unprofiled_ns (ns): the same without a profiler
+-- column profiled_ns (ns): step time while recording, measured by `tracekit capture`; NULL: not measured
+-- column unprofiled_ns (ns): step time without a profiler
 -- column cost_ns (ns): the cost to the host's main thread, estimated from its events; NULL: small or unknown
 -- doubts: absurd_duration
 SELECT trace_id, profiled_ns, unprofiled_ns, time_ns AS cost_ns

@@ -1,4 +1,4 @@
--- question: Which steps does a run consist of, or which ranges if no steps are marked?
+-- question: Which steps, or else which ranges, does a run consist of?
 -- since: 0.1
 -- column kind (text): step (the profiler's), or phase (outermost ranges of the thread that launches most)
 -- columns name, pid, tid, start_ns, dur_ns

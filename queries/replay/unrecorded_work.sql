@@ -1,8 +1,9 @@
--- question: Where is it unknown what a launching thread did, since only its calls were recorded?
+-- question: When is a launching thread's work unknown because only its calls were recorded?
 -- since: 0.1
 -- columns pid, tid, start_ns, dur_ns
 -- doubts: no_operators, no_stacks
--- Between two calls it may work, or wait for a lock, a file or another thread; short stretches are launches'.
+-- Between two calls it may work, or wait for a lock, a file or another thread; short stretches count as
+-- launches.
 WITH silent AS (
     SELECT trace_id, pid, tid, min(start_ns) AS first_ns, max(start_ns) AS last_ns FROM slices
     WHERE is_asked(trace_id)

@@ -1,10 +1,10 @@
--- question: What memory bandwidth do operators reach by their shapes, over time?
+-- question: What memory bandwidth do operators reach over time, judging by their shapes?
 -- since: 0.1
--- param bins (integer, default 1000): the number of equal parts of each device's GPU-active span
+-- param bins (integer, default 1000): number of equal parts of each device's GPU-active span
 -- columns device_id, start_ns, end_ns
 -- column known_ns (ns): time of its GPU ops whose operators' bytes are known; other parts are left out
 -- column bytes (bytes): bytes that these operators read and write, each tensor once, by time in the part
--- column bytes_per_s (bytes per second): bytes over its length; caches can make it exceed the memory's
+-- column bytes_per_s (bytes per second): bytes over the part's length; caches can make it exceed the memory's
 -- columns share_of_bandwidth
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 WITH span AS MATERIALIZED (

@@ -2,9 +2,9 @@
 -- since: 0.1
 -- params kind
 -- columns device_id, kind, name, span_ns, device
--- column flops (floating-point operations): of matrix products, convolutions and attention, by shapes: in a
---     step, those that the host calls there (or in graphs that it launches there); in another window, those
---     whose GPU ops begin there
+-- column flops (floating-point operations): operations of matrix products, convolutions and attention, by
+--     shapes: in a step, those that the host calls there (or in graphs that it launches there); in another
+--     window, those whose GPU ops begin there
 -- columns tflop_per_s
 -- column share_of_peak (fraction of the dense peak): flops' time at the peaks over span_ns; NULL: no peaks
 -- column share_counted (fraction of kernel time): the share of the window's kernels, by time, whose
@@ -53,7 +53,7 @@ SELECT
     flops / (m.end_ns - m.start_ns) / 1e3 AS tflop_per_s,
     CASE WHEN unknown = 0 THEN peak_ns / (m.end_ns - m.start_ns) END AS share_of_peak,
     counted_ns / nullif(kernel_ns, 0) AS share_counted,
-    -- Its operators also fill memory, which no kernel does.
+    -- Its operators also include memory fills, which are not kernels.
     least(1, matrix_ns / nullif(kernel_ns, 0)) AS matrix_share,
     CASE WHEN unknown = 0 THEN peak_ns / nullif(matrix_ns, 0) END AS matrix_of_peak,
     roof_ns / nullif(known_ns, 0) AS of_roofs, captured_flops

@@ -1,26 +1,27 @@
--- question: How fast did each operator work, how fast could the device, and which roof limits it?
+-- question: How fast did each operator run, how fast could it run, and which roof limits it?
 -- since: 0.1
 -- params top, latency_percent
 -- columns device_id, operator, shapes, known_from
--- column format (text): whose peak it is held against: fp32, tf32, bf16, fp16, fp8, fp64, int8 ...
+-- column format (text): format whose peak it is compared with: fp32, tf32, bf16, fp16, fp8, fp64, int8 ...
 -- columns calls
 -- column gpu_ns (ns): sum over calls of the union of a call's GPU ops; of a capture, the sum of its kernels
 -- column flops (floating-point operations): of all calls, by shapes. A multiply-add is 2 operations. A
 --     convolution's backward pass costs one forward pass for each gradient of input and weight, and nothing
 --     for the bias. Normalization takes 8 an element, and 16 backward; softmax 5; other operators 1
--- column moved_bytes (bytes): the least that all calls must read and write, by shapes. A Triton kernel is
+-- column moved_bytes (bytes): minimum that all calls must read and write, by shapes. A Triton kernel is
 --     assumed to write only its last tensor unless the trace shows that it works in place
 -- columns tflop_per_s, gb_per_s
 -- column math_ns (ns): flops over the device's dense peak; NULL: peak unknown
 -- column memory_ns (ns): moved_bytes over the device's memory bandwidth; NULL: unknown
--- column bound (text): math or memory, the longer roof; latency: both far below the time; NULL: peaks unknown
+-- column bound (text): math or memory, the higher roof; latency: both far below the time; NULL: peaks unknown
 -- column share_of_roof (fraction of the time taken): the longer of math_ns and memory_ns over gpu_ns
--- column peak_tflop_per_s (10^12 operations per second): the device's dense peak for it; NULL: unknown
+-- column peak_tflop_per_s (10^12 operations per second): the device's dense peak for the operator; NULL:
+--     unknown
 -- column memory_gb_per_s (10^9 bytes per second): the bandwidth of the device's memory; NULL: unknown
 -- column kernel (text): the first GPU op of its longest call
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
--- Roofline: Williams, Waterman, Patterson 2009 (https://doi.org/10.1145/1498765.1498785). Work that is no
--- matrix product is held against the vector units' fp32 peak.
+-- Roofline: Williams, Waterman, Patterson 2009 (https://doi.org/10.1145/1498765.1498785). Work other
+-- than matrix products is compared with the vector units' fp32 peak.
 WITH work AS (
     SELECT trace_id, device_id, name, dims, known_from, is_matrix, if(is_matrix, peak, 'fp32') AS format,
            count(*) AS calls, sum(busy_ns)::BIGINT AS gpu_ns, sum(flops) AS flops,

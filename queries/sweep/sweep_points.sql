@@ -1,33 +1,34 @@
 -- question: How fast was each point of a sweep, against a baseline, and what did its trace show?
 -- since: 0.1
 -- param baseline (text, default first): the workload that speed-ups refer to
--- column trace_id (id): its trace; the latest one if the point was tried again
+-- column trace_id (id): the trace; the latest one if the point was retried
 -- column workload (text): the workload
--- column variant (text): what ran; NULL: nothing did
+-- column variant (text): the variant that ran; NULL: none ran
 -- columns device
--- column batch (count): sequences; NULL: the workload has no such size, as for the next three
--- column seq (count): tokens in each
--- column dim (count): features in and out
--- column hidden (count): features within
+-- column batch (count): sequences per batch; NULL here and in the next three columns: the workload has no
+--     such size
+-- column seq (count): tokens per sequence
+-- column dim (count): input and output features
+-- column hidden (count): hidden features
 -- columns dtype
--- column activation (text): of the MLPs
--- column reason (text): why it could not run; NULL: it ran
--- column is_wrong (boolean): it gave a wrong answer, and was not measured
--- column step_ns (ns): a step without the profiler: the median of the rounds
--- column spread (fraction of step_ns): the distance between the quartiles of the rounds
--- column rounds (count): rounds in which it took turns with the other variants of its shape
+-- column activation (text): activation of the MLPs
+-- column reason (text): why the point could not run; NULL: it ran
+-- column is_wrong (boolean): whether it gave a wrong answer and was not measured
+-- column step_ns (ns): step time without the profiler: median over rounds
+-- column spread (fraction of step_ns): interquartile range over rounds
+-- column rounds (count): number of rounds, in which the variants of a shape take turns
 -- column rows_per_s (rows per second): batch times seq over step_ns
--- column host_ns (ns): until the step's work was issued, unprofiled; NULL on a CPU, which computes meanwhile
--- column speedup (baseline's time over its own): the median over rounds; NULL: the baseline was in none
--- column speedup_low (baseline's time over its own): a quarter of the rounds are below
--- column speedup_high (baseline's time over its own): three quarters are below
--- column profiled_step_ns (ns): a step under the profiler
+-- column host_ns (ns): time to issue the step's work, unprofiled; NULL on a CPU, which also computes
+-- column speedup (baseline's time over its own): median over rounds; NULL: the baseline did not run
+-- column speedup_low (baseline's time over its own): first quartile over rounds
+-- column speedup_high (baseline's time over its own): third quartile over rounds
+-- column profiled_step_ns (ns): step time under the profiler
 -- column dilation (profiled_step_ns over step_ns): how far the profiler slowed it
 -- column operators (count): operators per step
--- column launches (count): calls per step that enqueued work; NULL without a GPU, as for the rest
+-- column launches (count): calls per step that enqueued work; NULL here and below: no GPU
 -- column kernels (count): kernels per step
--- column kernel_ns (ns): sum of their durations per step
--- column traffic_bytes (bytes): bytes that its operators read and write per step, by their shapes
+-- column kernel_ns (ns): sum of kernel durations per step
+-- column traffic_bytes (bytes): bytes that operators read and write per step, by their shapes
 -- column traffic_bytes_per_s (bytes per second): traffic_bytes over step_ns
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, profiler_dilation
 WITH noted AS (

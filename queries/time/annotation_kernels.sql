@@ -6,11 +6,12 @@
 -- column known_from (text): call: the range is around the call that launched it (or launched its graph);
 --     capture by node, or capture by order: the range is around its launch in the graph's capture
 -- columns name, class
--- column count (count): how often a range of that name launched it: its thread began the call inside the
---     range, whatever the stream and start of the kernel, or a replay ran what was captured inside it
+-- column count (count): launches by ranges of that name: its thread began the call inside the range
+--     (whatever the kernel's stream and start), or a replay ran work captured inside it
 -- columns gpu_ns
 -- column exposed_ns (ns): the part of gpu_ns that is compute, or that no compute kernel covers
--- column share_of_annotation (fraction of the annotation's gpu_ns): gpu_ns over that of all its kernels
+-- column share_of_annotation (fraction of the annotation's gpu_ns): gpu_ns over that of all the annotation's
+--     kernels
 -- column innermost_count (count): the part of count with no other annotated range in between
 -- column innermost_ns (ns): the part of gpu_ns that no inner range has: over all ranges, each op counts once
 -- doubts: no_gpu_ops, no_annotations, unlinked_gpu_ops, absurd_duration

@@ -1,9 +1,9 @@
 -- question: In which second of a trace is each device busiest?
 -- since: 0.1
 -- columns device_id
--- column start_ns (ns): where the second begins: a whole number of seconds after the device's first GPU op
--- column end_ns (ns): where it ends, not after the device's last op
--- column ops_ns (ns): sum of the GPU ops that begin in it
+-- column start_ns (ns): start of the second: a whole number of seconds after the device's first GPU op
+-- column end_ns (ns): end of the second, at most the device's last op
+-- column ops_ns (ns): duration of the GPU ops that begin in it
 -- doubts: no_gpu_ops, absurd_duration
 SELECT trace_id, device_id, start_ns, least(start_ns + thresholds().drawn_ns, end_ns) AS end_ns, ops_ns
 FROM (

@@ -1,8 +1,8 @@
--- question: What share of the time was each device busy, over time?
+-- question: What share of each part of the recording was each device busy?
 -- since: 0.1
 -- params bins
 -- columns device_id, start_ns, end_ns, busy_ns
--- column busy_share (fraction of the part): busy_ns over its length
+-- column busy_share (fraction of the part): busy_ns over the part's length
 -- doubts: no_gpu_ops
 WITH span AS (
     SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns AS first_ns, end_ns AS last_ns,

@@ -1,4 +1,4 @@
--- question: Which kinds of work ran on the GPU at the same time, and for how long?
+-- question: Which kinds of work overlapped on the GPU, and for how long?
 -- since: 0.1
 -- columns device_id
 -- column classes (list of text): kernel classes, memcpy and memset that ran at once; empty: the GPU was idle

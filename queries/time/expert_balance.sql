@@ -7,22 +7,24 @@
 -- column part_share (fraction of summed kernel time): all kernels of this part on the device, over all
 --     kernels of the device; an exchange's time includes waiting for other ranks
 -- columns name, operator, module
--- column placed_by (text): what it is counted in: module (a call), graph (a replay) or step; NULL: none known
--- column place (count): its place among the kernel's calls there, from 1: layer by layer; NULL: not placed
+-- column placed_by (text): unit in which calls are counted: module (a call), graph (a replay) or step; NULL:
+--     unknown
+-- column place (count): position among the kernel's calls in that unit, from 1: layer by layer; NULL: unknown
 -- column grid (text): its launch grid: other grids are other work; NULL: not recorded, or an exchange
 -- columns count, total_ns, share_of_kernel_time, min_ns, p50_ns, max_ns
 -- column anywhere_p50_ns (ns): p50_ns of this kernel and grid over all positions, for comparison
 -- column split_calls (count): calls with recorded split sizes: rows (tokens) sent to each rank, and received
--- column sent_rows (count): the rows that they sent
--- column received_rows (count): the rows that they received: in a dispatch, the tokens of this rank's experts
--- column sent_imbalance_p50 (ratio): the largest part sent over the mean: the median; 1: even; NULL: unknown
+-- column sent_rows (count): rows sent
+-- column received_rows (count): rows received: in a dispatch, the tokens of this rank's experts
+-- column sent_imbalance_p50 (ratio): largest part sent over the mean part, median over calls; 1: even; NULL:
+--     unknown
 -- column sent_imbalance_max (ratio): for the most uneven call
 -- column received_imbalance_p50 (ratio): the median over these calls for the parts received
 -- column received_imbalance_max (ratio): for the most uneven call
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
--- Kernels are told by name, or as those that an operator of a mixture of experts launches itself; experts
--- that run as plain products are not found. Grouped products also serve other ends, and an all-to-all with
--- split sizes also embeddings. Times at one place also differ by tokens, clocks and neighbours.
+-- Kernels are recognized by name, or because an operator of a mixture of experts launches them itself;
+-- experts that run as plain products are not found. Grouped products also serve other ends, and an all-to-all
+-- with split sizes also embeddings. Times at one place also differ by tokens, clocks and neighbors.
 WITH called AS MATERIALIZED (
     SELECT trace_id, event_id, device_id, activity, class, name, dur_ns, start_ns, step, module_id,
            CASE WHEN known_from <> 'graph launch' THEN cpu_op END AS cpu_op,

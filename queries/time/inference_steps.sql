@@ -4,12 +4,12 @@
 -- columns name
 -- column phase (text): prefill, decode, mixed or empty, by the name
 -- columns start_ns, host_ns
--- column prefill_requests (count): requests whose prompt is read; NULL: unknown
--- column prefill_tokens (count): their tokens in this step; NULL: unknown
--- column decode_requests (count): requests that get their next tokens; NULL: unknown
--- column decode_tokens (count): these tokens; NULL: unknown
+-- column prefill_requests (count): number of requests in prefill; NULL: unknown
+-- column prefill_tokens (count): prompt tokens in this step; NULL: unknown
+-- column decode_requests (count): number of requests in decode; NULL: unknown
+-- column decode_tokens (count): generated tokens in this step; NULL: unknown
 -- columns gpu_ops, gpu_ns
--- column gpu_time_per_token (ns per token): gpu_ns over its tokens; NULL: some are unknown
+-- column gpu_time_per_token (ns per token): gpu_ns over the step's tokens; NULL: some are unknown
 -- doubts: no_gpu_ops, no_annotations, unlinked_gpu_ops, absurd_duration
 WITH asked_step AS (FROM server_step WHERE is_asked(trace_id))
 SELECT

@@ -1,10 +1,10 @@
--- question: How long in an interval did a device compute, communicate, copy or idle, and why did it idle?
+-- question: How long did a device compute, communicate, copy or idle in an interval, and why did it idle?
 -- since: 0.1
 -- param device (integer, default all): the device
 -- params from_ns, to_ns
 -- columns device_id
--- column start_ns (ns): where the interval begins, not before the device's first op
--- column end_ns (ns): where it ends, not after its last
+-- column start_ns (ns): start of the interval, at least the device's first op
+-- column end_ns (ns): end of the interval, at most the device's last op
 -- columns span_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, host_late_ns, device_ns,
 --     device_in_launch_ns, unlinked_ns, after_last_op_ns, busy_ns, waits_for_host_ns, kernels, gpu_ops,
 --     linked

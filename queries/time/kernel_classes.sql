@@ -1,8 +1,8 @@
 -- question: How much GPU time does each kernel class take, and how much of it overlaps other classes?
 -- since: 0.1
 -- columns device_id, class, count, total_ns, share_of_kernel_time
--- column covered_ns (ns): time in which at least one of them ran
--- column alone_ns (ns): the part of it in which no kernel of another class ran
+-- column covered_ns (ns): time during which at least one of the class's kernels ran
+-- column alone_ns (ns): the part of covered_ns during which no other class ran
 -- column overlapped_ns (ns): the rest of covered_ns
 -- doubts: no_gpu_ops, absurd_duration
 WITH kernel AS (

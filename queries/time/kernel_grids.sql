@@ -2,8 +2,8 @@
 -- since: 0.1
 -- params top
 -- columns device_id, name, class
--- column grid (text): as recorded, in blocks (on AMD possibly in threads)
--- column block (text): as recorded, in threads
+-- column grid (text): recorded grid size, in blocks (on AMD possibly in threads)
+-- column block (text): recorded block size, in threads
 -- columns count, total_ns, share_of_kernel_time
 -- column blocks (count): blocks in the grid; NULL: unknown (AMD, old traces)
 -- column threads (count): threads per block

@@ -1,13 +1,14 @@
 -- question: Which kernels took far longer than the same kernel usually does?
 -- since: 0.1
 -- params top
--- param fence (integer, default thresholds().outlier_fence): the number of interquartile ranges above the
---     third quartile that counts as far (Tukey 1977: 3 is "far out")
--- param least (integer, default thresholds().outlier_runs): the fewest runs that show a usual duration
+-- param fence (integer, default thresholds().outlier_fence): number of interquartile ranges above the third
+--     quartile from which a run is an outlier (Tukey 1977: 3 is "far out")
+-- param least (integer, default thresholds().outlier_runs): minimum number of runs that define a usual
+--     duration
 -- columns device_id, event_id, name, start_ns, dur_ns
--- column usual_ns (ns): the median over runs of this name, grid and block on this device
+-- column usual_ns (ns): median over runs with this name, grid and block on this device
 -- columns excess_ns
--- column runs (count): number of runs in the median usual_ns
+-- column runs (count): number of runs behind usual_ns
 -- columns cpu_op, known_from, step
 -- doubts: no_gpu_ops, absurd_duration
 WITH kernel AS (
@@ -25,7 +26,8 @@ outlier AS (
            k.dur_ns - q2_ns AS excess_ns, runs
     FROM kernel AS k JOIN usual AS u ON k.trace_id = u.trace_id AND k.shape = u.shape
     WHERE k.dur_ns > q3_ns + coalesce(getvariable('fence'), thresholds().outlier_fence) * (q3_ns - q1_ns)
-      -- Kernels that always take the same time have no range: a thousandth more is not an outlier.
+      -- For kernels that always take the same time the range is 0, so 0.1 % more does not count as an
+      -- outlier.
       AND k.dur_ns > q2_ns
           + greatest(thresholds().outlier_excess_ns, thresholds().outlier_excess_share * q2_ns)
     ORDER BY excess_ns DESC, k.start_ns, trace_id

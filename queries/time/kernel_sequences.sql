@@ -4,7 +4,7 @@
 -- param operator (text, default all): only under operators whose name contains this; by default outermost
 --     ones, of captured operators the outermost that began in the capture
 -- params shortest
--- column operator (text): the operator, with everything that it calls on its thread
+-- column operator (text): the operator, including everything that it calls on its thread
 -- column known_from (text): call: its thread launched them; capture by node, or capture by order: a graph's
 --     replays ran them for a captured call, and do not count again for the operator around the replay
 -- column kernels (list of text): the kernels that a call launched, in order, or that a replay ran for it

@@ -1,15 +1,15 @@
 -- question: Which modules (nn.Module) take the time, on the host and on the GPU, forward and backward?
 -- since: 0.1
--- param top (integer, default 1000): how many modules
+-- param top (integer, default 1000): number of modules
 -- columns module, module_from
 -- column parent (text): the module that called it most often; NULL: none
--- column depth (count): modules around it, itself included
+-- column depth (count): number of enclosing modules, itself included
 -- columns calls, host_ns
--- column host_self_ns (ns): the same without inner modules
+-- column host_self_ns (ns): host time without inner modules
 -- column gpu_ns (ns): sum of the durations of GPU ops that the calls launched, inner modules included: a
 --     replay's kernels count for the modules that launched the graph, and in rows of their own for those that
 --     they are of
--- column gpu_self_ns (ns): the same without inner modules
+-- column gpu_self_ns (ns): GPU time without inner modules
 -- column backward_gpu_ns (ns): sum of the durations of GPU ops of the backward pass of its operators, inner
 --     modules excluded; forward and backward belong together by sequence number
 -- doubts: no_modules, unlinked_gpu_ops

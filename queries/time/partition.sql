@@ -1,4 +1,4 @@
--- question: How long in each window did the GPU compute, communicate, copy or idle, and why did it idle?
+-- question: How long did the GPU compute, communicate, copy or idle in each window, and why did it idle?
 -- since: 0.1
 -- params kind
 -- columns rank, device_id, kind, name, start_ns, end_ns, span_ns, compute_ns, exposed_comm_ns,

@@ -4,11 +4,11 @@
 -- columns python_line
 -- column line_from (text): call (the host ran it), or as module_from: calls counts replays that ran it
 -- columns calls, host_ns
--- column self_ns (ns): host_ns without the frames, operators and runtime calls that it called
+-- column self_ns (ns): host_ns without called frames, operators and runtime calls
 -- columns gpu_ops
--- column gpu_ns (ns): sum of these GPU ops' durations: a replay's kernels count for the lines that launched
---     the graph, and in rows of their own for the innermost line that each is of
--- column gpu_idle_ns (ns): time for which the GPU waited while the innermost slice was this frame itself
+-- column gpu_ns (ns): duration of these GPU ops: a replay's kernels count for the lines that launched the
+--     graph and, in separate rows, for the innermost line of each kernel
+-- column gpu_idle_ns (ns): time during which the GPU waited while this frame was the innermost slice
 -- doubts: no_stacks, unlinked_gpu_ops
 WITH frame AS (FROM python_frames WHERE NOT is_module AND is_asked(trace_id)),
 outer_frame AS (FROM frame QUALIFY is_outermost((trace_id, pid, tid, name), start_ns, end_ns)),

@@ -7,9 +7,10 @@
 -- columns busy_ns, waits_for_host_ns
 -- column busy_share (fraction of the window): busy_ns over span_ns
 -- column waits_for_host_share (fraction of the window): waits_for_host_ns over span_ns
--- column unexplained_share (fraction of the window): other idle time: the device's own, and unlinked gaps
--- column waits_most_for (text): what the launching thread does in most of the late gaps; NULL: no gap is late
--- column waits_most_share (fraction of the window): the late gaps' time in that activity
+-- column unexplained_share (fraction of the window): the remaining idle time: the device's own waits, and
+--     unlinked gaps
+-- column waits_most_for (text): main activity of the launching thread during late gaps; NULL: no late gaps
+-- column waits_most_share (fraction of the window): time of the late gaps in that activity
 -- columns launches
 -- column launches_per_ms (launches per millisecond): launches over span_ns
 -- column launch_delay_p50_ns (ns): start of the op minus start of its launch, the median of these launches'
@@ -18,9 +19,9 @@
 -- column memory_share (fraction of the window): the time in which the device's memory could move, at its
 --     peak, the bytes of operators with known shapes; NULL: no shapes, or the peak is unknown
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_shapes, unknown_device
--- A device that spends more time waiting for the host than working is overhead-bound, one that works longer
--- is compute-bound. That is a first approximation: it does not know what a faster host or device would gain,
--- nor what happened only once. `tracekit analyze` replays the run to prove or correct it.
+-- A device that waits for the host longer than it works is overhead-bound; one that works longer is
+-- compute-bound. This is a first approximation: it ignores what a faster host or device would gain, and what
+-- happened only once. `tracekit analyze` replays the run to confirm or correct it.
 WITH part AS (
     FROM window_partition WHERE is_asked(trace_id) AND kind = coalesce(getvariable('kind'), kind)
 ),

@@ -1,22 +1,22 @@
 -- question: Which layers does a stream run back to back, as sequences of kernels, and which are slow?
 -- since: 0.1
 -- params top
--- param repeats (integer, default thresholds().layer_repeats): fewest repeats back to back
+-- param repeats (integer, default thresholds().layer_repeats): minimum number of repeats back to back
 -- params shortest
 -- columns device_id, stream
 -- column kernels (list of text): the kernels of one repeat, in order; it may begin in the middle of a layer
 -- columns length
--- column runs (count): how often the repetition begins, for example once in each step
--- column count (count): repeats, over all runs
+-- column runs (count): number of repetitions, for example one per step
+-- column count (count): number of repeats over all runs
 -- columns total_ns
 -- column share_of_kernel_time (fraction of summed kernel time): total_ns over the sum of all kernels'
 --     durations on the device; sequences may contain each other, so these do not add up
--- column p50_ns (ns): half of the repeats are shorter, from first kernel's start to last one's end
+-- column p50_ns (ns): median repeat, from the first kernel's start to the last one's end
 -- columns min_ns, max_ns
--- column slow_count (count): repeats that are far longer than usual, by the rule of kernel_outliers
--- column slow_ns (ns): their time beyond p50_ns
--- column slowest_start_ns (ns): when the longest began
--- column slowest_number (count): its position in its run, from 1
+-- column slow_count (count): number of repeats far longer than usual, by the rule of kernel_outliers
+-- column slow_ns (ns): time of the slow repeats beyond p50_ns
+-- column slowest_start_ns (ns): start of the longest repeat
+-- column slowest_number (count): position of the longest repeat in its run, from 1
 -- doubts: no_gpu_ops, absurd_duration
 WITH kernel AS MATERIALIZED (
     SELECT trace_id, device_id, stream, name, hash(name) AS code, start_ns, end_ns, dur_ns,

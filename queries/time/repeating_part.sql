@@ -1,12 +1,12 @@
 -- question: Which part of a device's work repeats, if no steps are marked?
 -- since: 0.1
 -- columns device_id
--- column passes (count): how often it repeats: nearly all names of its ops occur a multiple of that
+-- column passes (count): number of repeats: nearly all names of its ops occur a multiple of that
 -- columns start_ns, end_ns
--- column pass_ns (ns): the median time from one pass to the next
+-- column pass_ns (ns): median time from one pass to the next
 -- doubts: no_gpu_ops
--- A pass begins with the name that occurs once in each and starts first. What comes before the second pass is
--- left out, because starting belongs to the first one, and so is the last one, whose end is not known.
+-- A pass begins with the earliest name that occurs once per pass. Everything before the second pass is left
+-- out, because the first one includes start-up, and so is the last pass, whose end is unknown.
 WITH named AS (
     SELECT trace_id, device_id, name, count(*) AS times, list(start_ns ORDER BY start_ns) AS starts
     FROM gpu_ops WHERE is_asked(trace_id) GROUP BY ALL

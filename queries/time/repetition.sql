@@ -7,8 +7,8 @@
 -- column names (count): different names of these ops on a device; without GPU ops, of operators
 -- column once (count): names that occur once: a repeated pass has none
 -- column passes (count): calls of the outermost module that takes most of the host's time; without modules,
---     how often at least half of the names occur; 0: unknown
--- column pass_lengths (list): from the start of each of these calls of a module to the next one's, in ns
+--     the number of times that at least half of the names occur; 0: unknown
+-- column pass_lengths (list): time from the start of each of these calls to the start of the next, in ns
 -- doubts: no_gpu_ops
 WITH op AS (
     SELECT trace_id, TRUE AS is_gpu, count(*) AS times FROM gpu_ops

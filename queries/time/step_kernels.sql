@@ -1,9 +1,10 @@
 -- question: Which kernels take the most GPU time in the whole trace, and which in each step?
 -- since: 0.1
--- param top (integer, default 20): the number of kernels of the trace, and of each step
+-- param top (integer, default 20): number of kernels for the trace and for each step
 -- column step (text): the profiler step in which the host launched them; NULL: the whole trace
 -- columns name, class, count, total_ns, mean_ns, max_ns
--- column share_of_kernel_time (fraction of summed kernel time): total_ns over all kernels in trace or step
+-- column share_of_kernel_time (fraction of summed kernel time): total_ns over all kernels in the trace or
+--     step
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 WITH kernel AS (
     SELECT trace_id, name, class, dur_ns, launch_start_ns AS at_ns

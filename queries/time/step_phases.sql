@@ -1,9 +1,11 @@
 -- question: How is each step split between forward, backward and optimizer, on the host and on the GPU?
 -- since: 0.1
--- column step (text): the profiler step in which the host launched it; NULL: in none, or none recorded
--- column phase (text): forward, backward, optimizer or zero_grad; other: launched in none of them (losses,
+-- column step (text): the profiler step in which the host launched it; NULL: outside any step, or no steps
+--     recorded
+-- column phase (text): forward, backward, optimizer or zero_grad; other: launched outside them (losses,
 --     metrics, data), or not distinguished in this trace; unlinked: the launch is not in the trace
--- column host_ns (ns): time for which some thread was in it; phases may overlap; NULL for other and unlinked
+-- column host_ns (ns): time during which some thread was in this phase; phases may overlap; NULL for other
+--     and unlinked
 -- columns gpu_ops, gpu_ns
 -- column share_of_gpu_time (fraction of the step's summed GPU time): gpu_ns over that of all its phases
 -- doubts: no_gpu_ops, no_operators, no_modules, unlinked_gpu_ops, absurd_duration

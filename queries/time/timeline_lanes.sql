@@ -1,12 +1,12 @@
--- question: What did each thread and each stream do in an interval, short pieces summed up?
+-- question: What did each thread and each stream do in an interval?
 -- since: 0.1
 -- params from_ns, to_ns
 -- param bins (integer, default thresholds().drawn_bins): parts of the interval: shorter pieces are summed up
 -- columns side, device_id
 -- column lane (text): the thread or the stream
--- column start_ns (ns): where the piece begins; summed-up pieces lie side by side in their part
+-- column start_ns (ns): start of the piece; summed-up pieces lie side by side in their part
 -- columns end_ns, activity
--- column pieces (count): the number of summed-up pieces; 1: the piece is exact
+-- column pieces (count): number of summed-up pieces; 1: the piece is exact
 -- columns name
 -- doubts: starts_before_launch, absurd_duration
 WITH bounds AS (

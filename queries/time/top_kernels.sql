@@ -2,7 +2,7 @@
 -- since: 0.1
 -- params top
 -- columns name, class, count, total_ns, mean_ns, p50_ns, p99_ns, max_ns, share_of_kernel_time
--- column cpu_op (text): the operator that ran it most often
+-- column cpu_op (text): the operator that launched the kernel most often
 -- columns known_from, module, module_from
 -- doubts: no_gpu_ops, absurd_duration
 WITH top AS (

@@ -1,4 +1,5 @@
--- question: What did `tracekit capture` note about the run: workload, sizes, step time, the profiler's cost?
+-- question: What did `tracekit capture` record about the run: workload, sizes, step time, the profiler's
+--     cost?
 -- since: 0.1
 -- column facts (JSON): the trace's own `tracekit` metadata; NULL for a trace that tracekit did not capture
 SELECT trace_id, metadata->'tracekit' AS facts

@@ -1,11 +1,11 @@
 -- question: Which problems of this trace make its numbers doubtful?
 -- since: 0.1
--- param severity (text, default all): error, warning or info; errors alone are found quickly
+-- param severity (text, default all): error, warning or info; querying only errors is fast
 -- columns code
 -- column severity (text): error (numbers are missing or wrong), warning (numbers need care), info (a better
 --     recording would show more)
 -- columns message, count
--- column time_ns (ns): the time that it concerns; NULL: none, or unknown
+-- column time_ns (ns): the affected time; NULL: none, or unknown
 WITH op AS (
     SELECT trace_id, count(*) AS ops, count(*) - count(launch_id) AS unlinked,
            count(*) FILTER (launch_delay_ns < 0) AS early, -min(launch_delay_ns) AS earliest_ns,
@@ -54,7 +54,7 @@ cold AS (
            sum_where(ns, loads) AS loading_ns
     FROM cold_calls(thresholds().cold_launch_ns, thresholds().late_launch_ns) GROUP BY trace_id
 ),
--- First launches count in a trace with too few steps to show what is usual.
+-- First launches count if the trace has too few steps to show the usual time.
 started AS (
     SELECT trace_id, coalesce(cold_launches, 0) AS cold_launches, first_launches,
            coalesce(cold_loads, 0) AS cold_loads,
@@ -63,8 +63,8 @@ started AS (
                AND first_ns >= thresholds().load_share * (end_ns - start_ns) AS is_first
     FROM trace_span LEFT JOIN cold USING (trace_id) LEFT JOIN step USING (trace_id)
 ),
--- Work in less time than a peak of the device allows: its shapes, its times or the device are wrong.
--- What caches answer is no evidence, and neither are the few boosts of a clock.
+-- Work done faster than the device's peak allows: its shapes, its times or the device are wrong.
+-- Cache hits are not evidence, and neither are brief clock boosts.
 held AS (
     SELECT trace_id, 'matrix products, convolutions and attention' AS what, 'peak' AS of,
            thresholds().over_peak AS most, busy_ns,
@@ -139,10 +139,10 @@ findings AS (
         ('begin_end_events', if(begins_and_ends >= thresholds().unseen_share * events, 'error', 'warning'),
             begins_and_ends,
             'events mark a begin or an end (phases B and E) instead of a duration: they are kept and not '
-            || 'analysed'),
+            || 'analyzed'),
         ('no_category', 'warning', uncategorized,
             'complete events have no category, and neither name nor arguments tell what they are: they are '
-            || 'kept and not analysed, so operators, calls or GPU ops may be missing'),
+            || 'kept and not analyzed, so operators, calls or GPU ops may be missing'),
         ('ambiguous_correlation', 'warning', ambiguous,
             'GPU ops have a correlation that several processes use: their launch is not known'),
         ('several_processes', 'warning', is_merged::BIGINT,

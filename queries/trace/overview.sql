@@ -1,17 +1,18 @@
 -- question: What is in this trace: events, devices, ranks, steps, kernels?
 -- since: 0.1
 -- column path (text): the file, as it was loaded
--- column events (count): trace events, of any kind
+-- column events (count): number of trace events of any kind
 -- columns rank
--- column world_size (count): ranks in the job
+-- column world_size (count): number of ranks in the job
 -- column devices (list of text): names of the devices that executed work or that the trace lists
--- column device_word (text): what such a device is called: GPU, or a word in queries/names
+-- column device_word (text): the word for such a device: GPU, or a word in queries/names
 -- columns kernels, gpu_ops, linked
--- column cpu_ops (count): operators on the host
+-- column cpu_ops (count): number of host operators
 -- columns steps
 -- column span_ns (ns): from the start of the first host slice or GPU op to the end of the last
 -- column start_ns (ns): start of the first host slice or GPU op, on the trace's clock
--- column base_time_ns (ns): zero of the trace's clock, since the Unix epoch; NULL: it counts from it
+-- column base_time_ns (ns): zero of the trace's clock, since the Unix epoch; NULL: the clock counts from the
+--     epoch
 WITH counted AS (
     SELECT trace_id, count(*) FILTER (kind = 'kernel') AS kernels, count(*) AS gpu_ops,
            count(launch_id) AS linked

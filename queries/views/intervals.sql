@@ -16,7 +16,7 @@ FROM (
 WINDOW later AS (PARTITION BY key ORDER BY at_ns)
 QUALIFY end_ns > start_ns;
 
--- The union: stretches that some interval of the key covers: the `busy` time. Neighbours do not touch.
+-- The union: stretches that some interval of the key covers: the `busy` time. Neighbors do not touch.
 CREATE OR REPLACE MACRO interval_union(intervals) AS TABLE
 WITH reach AS (
     SELECT key, start_ns, max(end_ns) OVER (in_order ROWS UNBOUNDED PRECEDING) AS reach_ns,
@@ -35,10 +35,10 @@ FROM reach
 WHERE NOT goes_on OR NOT is_continued
 QUALIFY NOT goes_on;
 
--- The labels that run at once: intervals with a `label` become stretches with the list of labels that cover
--- them, in alphabetical order, if there are some. Overlapping intervals of one label count once.
+-- The labels that run at once: intervals with a `label` become stretches with a nonempty, sorted list of the
+-- labels that cover them. Overlapping intervals of one label count once.
 CREATE OR REPLACE MACRO interval_labels(intervals) AS TABLE
-WITH labelled AS (
+WITH labeled AS (
     SELECT key, label, at_ns, sum(step) AS step
     FROM (
         SELECT key, label, start_ns AS at_ns, 1 AS step FROM query_table(intervals)
@@ -47,10 +47,10 @@ WITH labelled AS (
     ) GROUP BY ALL
 ),
 known AS (SELECT label, 1::BIGINT << (row_number() OVER (ORDER BY label) - 1) AS bit
-    FROM (SELECT DISTINCT label FROM labelled)),
+    FROM (SELECT DISTINCT label FROM labeled)),
 running AS (
     SELECT key, label, at_ns, step, sum(step) OVER (PARTITION BY key, label ORDER BY at_ns) AS depth
-    FROM labelled
+    FROM labeled
 ),
 -- A label's bit is set where it begins to run and cleared where it ends.
 edge AS (

@@ -1,4 +1,4 @@
--- What was allocated.
+-- Allocations of memory.
 
 -- Allocator records of profile_memory=True, and of memory snapshots.
 CREATE OR REPLACE VIEW memory_events AS
@@ -16,7 +16,7 @@ FROM (
     FROM event WHERE phase = 'i' AND name = '[memory]'
 ) AS e LEFT JOIN memory_before AS b ON e.trace_id = b.trace_id AND m."Device Id" = b.device_id;
 
--- When a device first had most allocated, in rows of memory_events.
+-- The time when a device's allocated memory first peaked, from memory_events.
 CREATE OR REPLACE MACRO highest(events) AS TABLE
 SELECT trace_id, device_type, device_id, p.ts_ns AS at_ns, p.event_id, p.allocated_bytes AS peak_bytes,
        p.reserved_bytes

@@ -1,5 +1,5 @@
--- Where each GPU op came from: op -> launch -> CPU op -> module and Python line -> step. What the trace does
--- not tell is NULL. A graph's kernels share their launch: operator, module and line are those that the
+-- The origin of each GPU op: op -> launch -> CPU op -> module and Python line -> step. Unknown columns
+-- are NULL. A graph's kernels share their launch: operator, module and line are those that the
 -- program or the graph's capture tells (graph_site), else those around the launch; `known_from`,
 -- `module_from` and `line_from` say which. Ids are of slices of the op's own trace.
 

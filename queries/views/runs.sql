@@ -1,7 +1,7 @@
 -- The figures by which runs are compared.
 
 -- A step's length with the profiler and without, as `tracekit capture` measured them, and the steps that ran
--- before those that it recorded; NULL: it did not note them.
+-- before those that it recorded; NULL: not recorded.
 CREATE OR REPLACE VIEW measured_steps AS
 SELECT trace_id, TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS BIGINT) AS profiled_ns,
        TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS BIGINT) AS unprofiled_ns,
@@ -70,7 +70,7 @@ LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id);
 CREATE OR REPLACE VIEW counted_work AS
 WITH counted AS (
     SELECT trace_id, event_id, CASE WHEN kind = 'cpu_op' THEN 'operators' WHEN activity = 'sync'
-               THEN 'synchronisations' WHEN activity = 'allocation' THEN 'allocations' ELSE 'launches' END
+               THEN 'synchronizations' WHEN activity = 'allocation' THEN 'allocations' ELSE 'launches' END
                AS figure, NULL AS class, name, start_ns AS at_ns, 1 AS amount
     FROM slices WHERE kind = 'cpu_op'
         OR kind IN ('runtime', 'driver') AND activity IN ('launch', 'copy', 'sync', 'allocation')

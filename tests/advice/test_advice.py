@@ -44,7 +44,7 @@ def test_inductors_kernels_get_no_advice_to_compile_them(bottleneck):
     compiled = step_for(bottleneck, compiled_share=0.9)
     assert compiled != NEXT[bottleneck]
     assert "torch.compile the model" not in compiled
-    assert "fuse neighbouring" not in compiled
+    assert "fuse neighboring" not in compiled
 
 
 def test_other_bottlenecks_keep_their_advice():

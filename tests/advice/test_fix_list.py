@@ -255,7 +255,7 @@ def test_one_off_events_have_their_own_list_and_recording_less_is_a_caveat(capsy
     render(fix_list(*listed, window_ns=1_000 * US, bottleneck="launch"))
     recurring, once = capsys.readouterr().out.split("What happened once")
     once, caveats = once.split("Caveats")
-    assert "5 ms" not in recurring and "%" not in once.split("What they need")[0]
+    assert "5 ms" not in recurring and "%" not in once.split("Requirements and doubts")[0]
     assert "profiler-cost" in caveats and "profiler-cost" not in recurring + once
 
 
@@ -265,14 +265,14 @@ def test_how_to_apply_each_remedy_is_printed():
         assert remedy.title in printed
         assert all(source in printed for source in remedy.sources), name
     unknown = CliRunner().invoke(cli, ["advise", "--how", "nothing"])
-    assert "no remedy is named 'nothing'" in str(unknown.exception)
+    assert "there is no remedy named 'nothing'" in str(unknown.exception)
 
 
 def test_bad_changes_of_remedies_are_refused(loaded):
     for change, said in (
-        ("remedy:nothing", "no remedy is named"),
-        ("remedy:top-kernels", "no remedy is named"),
-        ("remedy:sync-by-line:elsewhere.py(1): f", "names nothing"),
+        ("remedy:nothing", "there is no remedy named"),
+        ("remedy:top-kernels", "there is no remedy named"),
+        ("remedy:sync-by-line:elsewhere.py(1): f", "matches nothing"),
         ("remedy:", "is not a change"),
     ):
         with pytest.raises(tracekit.TracekitError, match=said):

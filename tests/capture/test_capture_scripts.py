@@ -116,7 +116,7 @@ def test_a_script_that_fails_passes_on_its_status_and_its_traceback(script, run,
         (["nosuch.py"], 2, False, "nosuch.py: no such file"),
         (["app/main.py", "--", "7"], 7, False, "app/main.py: ended with status 7"),
         (["app/main.py", "--", "x"], 1, True, "app/main.py: failed: ValueError: invalid literal"),
-        (["matmul-add", "--", "x"], 2, False, "only a script takes arguments: x"),
+        (["matmul-add", "--", "x"], 2, False, "only a script can take arguments: x"),
     ):
         done = run("capture", *arguments)
         assert done.returncode == status

@@ -141,7 +141,7 @@ def test_the_command_names_the_traces(run, refused, tmp_path):
     for given, said in [
         (["--server", engine.url, "-o", "traces"], f"{engine.url}: cannot be reached: "),
         (["--server", engine.url], "--server needs the folder"),
-        (["--server", engine.url, "--label", "a=b"], "give --label to `lake add`"),
+        (["--server", engine.url, "--label", "a=b"], "pass --label to `lake add`"),
         ([], "Missing argument 'WORKLOAD' (or --server URL)."),
     ]:
         assert said in refused("capture", *given)

@@ -306,7 +306,7 @@ def test_the_exit_status_is_1_when_hta_differs_from_its_rules(run, tmp_path):
     done = run("crosscheck", "t.json", PYTHONPATH=str(tmp_path))
     assert done.returncode == 1, done.stderr
     assert "DIFFERS" in done.stdout
-    assert done.stdout.startswith("HTA 9 beside tracekit")
+    assert done.stdout.startswith("HTA 9 compared with tracekit")
     assert "noise" not in done.stdout + done.stderr
     assert "AttributeError" in done.stdout
 

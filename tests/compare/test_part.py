@@ -76,7 +76,7 @@ def test_a_part_is_no_larger_than_allowed(overhead, tmp_path):
     for max_mb in (0.004, 0.008, 0.012):
         PartChoice(max_mb=max_mb).write(overhead.session, path)
         assert max_mb / 2 < len(path.read_bytes()) / 1e6 <= max_mb
-    with pytest.raises(TracekitError, match="no part of it is that small"):
+    with pytest.raises(TracekitError, match="even one event exceeds this limit"):
         PartChoice(max_mb=0.0001).write(overhead.session, path)
 
 
@@ -98,11 +98,11 @@ def test_a_range_is_a_part_by_its_name_and_number(tmp_path):
     ("given", "message"),
     [
         (["--step", "77"], "has no step 77; its steps: "),
-        (["--window", "nope"], "no window or range is named 'nope'"),
+        (["--window", "nope"], "there is no window or range named 'nope'"),
         (["--rank", "9"], "has no rank 9; its ranks are None"),
         (["--from", "99999"], "nothing is there: it lasts "),
         *(
-            ([option, value], f"is a number below 1e12, not {value}")
+            ([option, value], f"must be below 1e12, not {value}")
             for option, value in (("--from", "nan"), ("--to", "inf"), ("--max-mb", "nan"))
         ),
         (["--step", "1", "--window", "trace"], "choose one of --step, --window, and --from"),

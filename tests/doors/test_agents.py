@@ -281,7 +281,7 @@ def test_a_statement_that_ends_its_process_is_an_error_and_the_server_goes_on(to
 
     killer = threading.Thread(target=end)
     killer.start()
-    with pytest.raises(tracekit.TracekitError, match="ended the process"):
+    with pytest.raises(tracekit.TracekitError, match="crashed its process"):
         tools.sql("many.duckdb", LONG, child=child)
     killer.join()
     assert tools.sql("many.duckdb", "SELECT 1")["answer"]["rows"] == [[1]]
@@ -422,7 +422,7 @@ def test_a_file_that_ends_the_process_that_loads_it_is_an_error_and_the_server_g
         return process
 
     monkeypatch.setattr(Child, "_started", killed)
-    with pytest.raises(tracekit.TracekitError, match=r"many\.json: ended the process that loads"):
+    with pytest.raises(tracekit.TracekitError, match=r"many\.json: crashed the process that loads"):
         tools.sql("many.json", "SELECT 1")
     monkeypatch.undo()
     (folder / "broken.json").write_text("nonsense")

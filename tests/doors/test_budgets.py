@@ -113,7 +113,7 @@ def test_a_step_is_held_to_its_budget_and_to_what_was_stored(tried, tmp_path):
     assert "'lunches' is not a figure of a budget; the figures are operators, launches" in output
     assert "takes names and values" in output
     if not importlib.import_module("torch").cuda.is_available():
-        assert "launches cannot be known: the trace has no work of a device" in output
+        assert "launches cannot be measured: the trace has no device work" in output
         assert "5 failed, 1 error" in output
     assert "operators: 5 a step, budget 3" in output
     # The operator, its stored count, and its line.
@@ -187,7 +187,7 @@ def test_times_are_compared_on_the_same_device_only(figures):
     (only,) = broken(now, {"time": 1.1}, before)
     assert "1.20 times the stored 100 ns" in only.message
     assert broken(now, {"time": 1.1}, replace(before, device="another")) == []
-    assert "nothing to compare with" in broken(now, {"time": 1.1}, None)[0].message
+    assert "no stored time to compare with" in broken(now, {"time": 1.1}, None)[0].message
 
 
 def test_stored_figures_come_back_and_changes_are_named(figures, tmp_path):
@@ -248,7 +248,7 @@ def test_a_file_that_holds_no_figures_is_named(tmp_path):
     texts = [json.dumps(SOUND | {name: each}) for name, values in wrong.items() for each in values]
     for text in ["", "{", "[]", "{}", '{"schema": "other"}', "\x00", "[" * 100_000, *texts]:
         path.write_text(text)
-        with pytest.raises(TracekitError, match="run it again"):
+        with pytest.raises(TracekitError, match="run that again"):
             read_figures(path)
 
 

@@ -280,7 +280,9 @@ def interrupted(trace, monkeypatch, capsys, tmp_path):
 def test_ctrl_c_is_never_reported_as_an_error(ended, interrupted, tmp_path):
     assert interrupted("load", ended) == ""
     (tmp_path / "s.duckdb.partial").touch()
-    kept = "tracekit: s.duckdb.partial keeps what is loaded: run the same command to resume"
+    kept = (
+        "tracekit: s.duckdb.partial keeps the traces loaded so far: run the same command to resume"
+    )
     assert interrupted("load", ended) == kept
 
 

@@ -142,19 +142,25 @@ FAULTS = {
     "bad/reader.py": ("import no_such_module", "bad.reader cannot be imported"),
     "bad/like_ours.py": (
         "NAME, ENDINGS, sniff, read = 'ours', ['.json'], bool, iter",
-        "tracekit itself reads files that end in .json",
+        "tracekit already reads files that end in .json",
     ),
     "bad/host/no_header.sql": ("SELECT 1", "its header has no question"),
     "bad/host/unknown.sql": ("-- question: Why?\n-- columns nothing\n", "has no column nothing"),
     "bad/host/judged.sql": (
         HEADER + "SELECT thresholds().much",
-        "no threshold has this name: 'much'",
+        "there is no threshold with this name: 'much'",
     ),
-    "bad/host/top_kernels.sql": (HEADER, "tracekit has a question or remedy named top_kernels"),
-    "bad/elsewhere/question.sql": (HEADER, "no topic is 'elsewhere'"),
+    "bad/host/top_kernels.sql": (
+        HEADER,
+        "tracekit already has a question or remedy named top_kernels",
+    ),
+    "bad/elsewhere/question.sql": (HEADER, "there is no topic 'elsewhere'"),
     "bad/remedies/bare.sql": (HEADER + "SELECT 1", "the remedy bare is left out"),
-    "bad/remedies/no_cause.sql": (REMEDY.replace("sync", "bad luck"), "no cause is 'bad'"),
-    "bad/remedies/claims.sql": (REMEDY + "-- claims: all\nSELECT 1", "it claims none of events"),
+    "bad/remedies/no_cause.sql": (REMEDY.replace("sync", "bad luck"), "'bad' is not a cause"),
+    "bad/remedies/claims.sql": (
+        REMEDY + "-- claims: all\nSELECT 1",
+        "its claims must be one of events",
+    ),
     "bad/remedies/wrong.sql": (
         REMEDY + "SELECT nothing FROM slices",
         "the remedy wrong is left out: wrong of plugin bad: SQL: Binder Error",
@@ -177,7 +183,7 @@ FAULTS = {
     ),
     "bad/no_meaning.csv": (
         "facet,kinds,rank,pattern,meaning,source\nkind,,1,^x/,thing,x",
-        "no kind is 'thing' in tracekit",
+        "'thing' is not a kind in tracekit",
     ),
     "bad/hardware.toml": ("[[device]]", "hardware.toml"),
 }
@@ -219,7 +225,7 @@ def test_a_faulty_part_of_a_plugin_is_left_out_and_named_in_one_line(
     lines = done["errors"].splitlines()
     assert all(line.startswith("tracekit: plugin bad: ") for line in lines)
     whys = [why for _, why in FAULTS.values()]
-    whys += ["no_such_package is not a package", "tracekit.pages is no group of entry points"]
+    whys += ["no_such_package is not a package", "tracekit.pages is not an entry point group"]
     assert [why for why in whys if sum(why in line for line in lines) != 1] == []
     assert len(lines) == len(whys)
 

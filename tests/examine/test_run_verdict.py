@@ -243,8 +243,8 @@ def test_traces_of_different_runs_have_no_verdict_together(tmp_path):
         (tmp_path / name).mkdir()
         ranks_simulated.write(tmp_path / name, Job(data=2, steps=1))
     with tracekit.load(tmp_path) as run:
-        assert run_evidence(run.session) == "several traces are of the same rank"
-        with pytest.raises(TracekitError, match="several traces are of the same rank"):
+        assert run_evidence(run.session) == "several traces are from the same rank"
+        with pytest.raises(TracekitError, match="several traces are from the same rank"):
             run.whatif_together("host*0.5")
 
 

@@ -184,10 +184,10 @@ NO_ANNOTATIONS = [
     (pickle.dumps(["a list"]), "a dictionary by node"),
     (pickle.dumps(ANNOTATIONS)[:-9], "is damaged"),
     (b'["a list"]', "a dictionary by node"),
-    (b'{"layer": "x"}', "'layer' is not a node's id"),
-    (b'{"-1": "x"}', "'-1' is not a node's id"),
+    (b'{"layer": "x"}', "'layer' is not a node id"),
+    (b'{"-1": "x"}', "'-1' is not a node id"),
     (b"[" * 100_000, "recursion"),
-    (b"{", "holds no annotations"),
+    (b"{", "is not a file of graph annotations"),
     (gzip.compress(as_json(ANNOTATIONS))[:-20], "ends early"),
 ]
 
@@ -214,7 +214,7 @@ def test_annotations_that_name_one_text_many_times_are_refused(tmp_path, monkeyp
     monkeypatch.setattr(budget, "HELD_BYTES", 10_000)
     path = tmp_path / "mine.pkl"
     path.write_bytes(pickle.dumps(dict.fromkeys(range(100), "x" * 1_000)))
-    with pytest.raises(TracekitError, match="far more than other files"):
+    with pytest.raises(TracekitError, match="far more than its size justifies"):
         list(beside.annotated_nodes(str(path)))
 
 

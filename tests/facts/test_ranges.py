@@ -53,9 +53,9 @@ def test_one_of_several_ranges_is_chosen_by_its_number(path):
     with tracekit.open_database(path) as database:
         last = database.verdict(window="decode@5")
         first = database.whatif("device*1", window="decode@1")
-        with pytest.raises(tracekit.TracekitError, match="no range has the number 6"):
+        with pytest.raises(tracekit.TracekitError, match="there is no range number 6"):
             database.verdict(window="decode@6")
-        with pytest.raises(tracekit.TracekitError, match="no window or range is named 'dec'"):
+        with pytest.raises(tracekit.TracekitError, match="there is no window or range named 'dec'"):
             database.whatif("host*0.5", window="dec")
     assert last.gpu.kernels == 18
     assert first.window == "decode@1"

@@ -239,7 +239,7 @@ def test_training_that_fails_leaves_no_profiler_behind(output):
     left = StepRecorder(output)
     with pytest.raises(ZeroDivisionError):
         train(left, between=broken)
-    with pytest.warns(TracekitWarning, match="another training began before this one ended"):
+    with pytest.warns(TracekitWarning, match="another training started before this one ended"):
         train(StepRecorder(output, (3, 4), verdict=False))
     assert steps_in(output) == 2
     forgotten = StepRecorder(output)
@@ -287,7 +287,7 @@ def test_where_nothing_can_be_written_training_goes_on(tmp_path, monkeypatch):
     with pytest.warns(TracekitWarning):
         assert train(StepRecorder(tmp_path / "file" / "run.json.gz")) == train(None)
     monkeypatch.setattr("sys.executable", str(tmp_path / "no-python"))
-    with pytest.warns(TracekitWarning, match="is written, but has no verdict"):
+    with pytest.warns(TracekitWarning, match="was written, but has no verdict"):
         train(StepRecorder(tmp_path / "run.json.gz", (3, 4)))
     assert steps_in(tmp_path / "run.json.gz") == 2
 
@@ -295,7 +295,7 @@ def test_where_nothing_can_be_written_training_goes_on(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"steps": (2, 5)}, "the first is 3 or later"),
+        ({"steps": (2, 5)}, "the first must be 3 or later"),
         ({"steps": (9, 5)}, "the first and the last step"),
         ({"max_mb": 0}, "max_mb=0"),
         ({"output": "run.txt"}, "must end in"),

@@ -66,7 +66,7 @@ def test_a_part_of_a_lake_is_chosen_by_its_path(made):
         assert lake.fetch("SELECT run, rank FROM trace")[1] == [("tuesday", 2)]
     with pytest.raises(TracekitError, match="no such run; its runs are monday, tuesday"):
         open_lake(f"{made}/lake/run=friday")
-    with pytest.raises(TracekitError, match="no such rank; there are: rank=0, rank=1, rank=2"):
+    with pytest.raises(TracekitError, match="no such rank; its ranks are: rank=0, rank=1, rank=2"):
         open_lake(f"{made}/lake/run=tuesday/rank=99")
     # An error of the caller passes through.
     with pytest.raises(KeyError), open_lake(f"{made}/lake"):
@@ -180,7 +180,7 @@ def test_a_manifest_is_a_checked_record_or_refused(made):
     assert kept > 20
     for text in (b"[" * 100_000, b"\xff", b"", b'{"a":'):
         for read in (layout.read_group, layout.read_version):
-            with pytest.raises(TracekitError, match="is not a manifest"):
+            with pytest.raises(TracekitError, match="is not a lake's manifest"):
                 read(text, "manifests/monday/00000001.json")
     for groups in ('[{"token": "../../etc", "without": []}]', "{}", '[{"token": 1}]'):
         with pytest.raises(TracekitError, match="is not a"):
@@ -310,7 +310,9 @@ def test_ranks_of_another_version_keep_their_figures_and_verdicts(copied, run):
     of_another_version(copied, "* EXCLUDE copied_bytes")
     with open_lake(str(copied)) as lake:
         (note,) = lake.notes
-        assert note.startswith("4 of 8 ranks are from another version of tracekit: their figures")
+        assert note.startswith(
+            "4 of 8 ranks are from another version of tracekit: only their figures"
+        )
         rows = lake.query("run_metrics").select("run", "rank", "span_ns", "copied_bytes").rows()
         assert sorted(rows) == [
             (name, rank, 100_000, copied_bytes)

@@ -269,7 +269,7 @@ def test_an_unfinished_version_is_not_there_yet_and_one_that_stays_so_is_an_erro
     monkeypatch.setattr("tracekit.lake.runs._POLL_S", 0)
     monkeypatch.setattr("tracekit.lake.runs._UNFINISHED_S", 0.0)
     os.utime(version(lake, 2), (1, 1))
-    with pytest.raises(TracekitError, match=r"00000002\.json is damaged or cut short.*remove it"):
+    with pytest.raises(TracekitError, match=r"00000002\.json is damaged or truncated.*remove it"):
         add(lake, new)
     version(lake, 2).unlink()
     assert statuses(add(lake, new)) == ["added"]
@@ -279,11 +279,11 @@ def test_a_version_that_nobody_can_read_or_write_ends_an_addition(lake, tmp_path
     new = write_rank(tmp_path / "run", 1)
     monkeypatch.setattr("tracekit.lake.runs._UNFINISHED_S", 0.0)
     version(lake, 2).mkdir()
-    with pytest.raises(TracekitError, match=r"00000002\.json is there, but is not a version"):
+    with pytest.raises(TracekitError, match=r"00000002\.json exists, but is not a version"):
         add(lake, new)
     version(lake, 2).rmdir()
     version(lake, 2).symlink_to("nowhere")
-    with pytest.raises(TracekitError, match=r"00000002\.json is there, but cannot be read"):
+    with pytest.raises(TracekitError, match=r"00000002\.json exists, but cannot be read"):
         add(lake, new)
 
 

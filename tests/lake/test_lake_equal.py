@@ -1,4 +1,4 @@
-"""A lake and a folder of the same ranks say the same, question by question."""
+"""A lake and a folder from the same ranks say the same, question by question."""
 
 import json
 

@@ -84,7 +84,7 @@ def three_runs(tmp_path):
 def test_three_runs_that_differ_are_neither_unchanged_nor_slow(three_runs, run, tmp_path):
     said = (
         "the step takes 16 ms in run night2 and 150 ms in run night0, 9.38 times as long: "
-        "so few runs cannot tell a change from noise"
+        "too few runs to tell a change from noise"
     )
     for command in ("history", "fleet"):
         told = " ".join(run(command, three_runs).stdout.split())

@@ -127,7 +127,7 @@ def test_a_worker_or_a_node_that_dies_costs_only_time(run_of_ranks, cluster, tmp
     out, err = driver.communicate(timeout=LIMIT_S)
     assert driver.returncode == 0, err
     assert f"{RANKS} traces read, 0 files unchanged, 0 failed" in out
-    assert "was begun 2 times" in err
+    assert "was started 2 times" in err
     assert_whole(tmp_path / "lake")
 
 
@@ -152,4 +152,4 @@ def test_a_task_that_no_node_can_hold_is_refused_at_once(run_of_ranks, cluster, 
     driver = begin(run_of_ranks, tmp_path / "lake", cluster.address, memory_mb=4000)
     _, err = driver.communicate(timeout=LIMIT_S)
     assert driver.returncode == 2
-    assert "a task needs 4,000 MB, and no machine of the cluster has more than 1,300" in err
+    assert "a task needs 4,000 MB, and no machine in the cluster has more than 1,300" in err

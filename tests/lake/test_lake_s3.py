@@ -91,7 +91,7 @@ def test_an_archive_there_is_read_once(bucket, tmp_path):
 
 def test_missing_things_are_reported_in_one_line(bucket):
     (failed,) = add(LAKE, "s3://traces/none").outcomes
-    assert failed.message == "s3://traces/none: no trace is there"
+    assert failed.message == "s3://traces/none: there is no trace at this URL"
     with pytest.raises(TracekitError, match="is not a lake"):
         open_lake("s3://traces/none")
 

@@ -156,7 +156,7 @@ def test_a_users_hardware_file_comes_first_and_is_chosen_when_loading(path, tmp_
     assert run("query", *asked, "--hardware", "mine.toml").stdout == "math_ns,memory_ns\n1,448\n"
     done = run("analyze", path, "--hardware", "mine.toml")
     assert done.returncode == 2
-    assert "is a database; give --hardware" in done.stderr
+    assert "is a database; pass --hardware" in done.stderr
 
 
 def test_an_answer_about_one_trace_has_no_rows_of_others(cases_database):

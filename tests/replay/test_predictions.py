@@ -161,7 +161,7 @@ def test_a_replay_follows_the_graph(title, loaded):
     replay = Replay(loaded, trace)
     for changes, us in expected.items():
         if us is None:
-            with pytest.raises(TracekitError, match="no neighbouring operators"):
+            with pytest.raises(TracekitError, match="no adjacent operators"):
                 replay.run(changes)
         else:
             assert predicted(replay, *changes.split()) == pytest.approx(us), changes

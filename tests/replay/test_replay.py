@@ -156,7 +156,7 @@ def test_changes_need_no_package_that_an_install_lacks():
     )
     done = ran("python", "-c", code)
     # The trace has no modules.
-    assert "names nothing in this trace" in done.stdout
+    assert "matches nothing in this trace" in done.stdout
     assert len(done.stdout.splitlines()) == 1, done.stdout
 
 
@@ -166,10 +166,11 @@ WRONG = (
         ("host*1e5", "is not a change"), ("gpus*0.5", "none of host, device"),
         ("unknown*0", "none of host"), ("nothing:x*0.5", "one of kernel:NAME"),
         ("kernel:*0.5", "one of kernel:NAME"), ("sync:x*0.5", r"removed \(\*0\)"),
-        ("kernel:nosuch*0.5", "names nothing"), ("fuse", "no neighbouring operators"),
+        ("kernel:nosuch*0.5", "matches nothing"), ("fuse", "no adjacent operators"),
         ("host*9999999", "as a multiple of the old one"), ("cuda-graph:x", "is not a change"),
-        ("rank:1:host*0.5", "give their folder or DB"), ("straggler*0", "give their folder or DB"),
-        ("batch*0", "take a factor above 0"),
+        ("rank:1:host*0.5", "give the ranks' folder or DB"),
+        ("straggler*0", "give the ranks' folder or DB"),
+        ("batch*0", "use a factor above 0"),
 ]
 )  # fmt: skip
 

@@ -99,7 +99,7 @@ def test_each_figure_holds_the_rows_of_diff(figures, found):
 
 def test_sentences_tell_what_appeared_and_what_changed_most(figures, found):
     assert figures["kernels"].says == (
-        "1 appeared and take 15 us per step in b; 1 went, which took 15 us per step in a. "
+        "Added: 1, with 15 us per step in b. Removed: 1, with 15 us per step in a. "
         "# stands for any number."
     )
     assert "-100 us" in figures["changed"].says

@@ -139,7 +139,7 @@ def test_the_database_of_a_sweep_becomes_the_page_of_the_sweep(job, tmp_path, mo
     given = ["report", job.name, "-o", str(output)]
     cli.main(given, standalone_mode=False)
     assert "<h1>Sweep of mlp-eager" in output.read_text()
-    with pytest.raises(TracekitError, match="--window is not for the page of a sweep"):
+    with pytest.raises(TracekitError, match="--window does not apply to the page of a sweep"):
         cli.main([*given, "--window", "trace"], standalone_mode=False)
 
 

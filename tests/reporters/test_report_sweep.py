@@ -60,7 +60,7 @@ def figures(found):
 
 
 def test_each_size_has_a_cell_with_its_regime_and_its_fastest_variant(found, figures):
-    assert figures["regimes"].rows["colour"].to_list() == ["compute-bound"] * 6
+    assert figures["regimes"].rows["color"].to_list() == ["compute-bound"] * 6
     fastest = dict(zip(*figures["fastest"].rows.select("size", "fastest"), strict=True))
     expected = dict.fromkeys((f"batch {b}, dim {d}" for b in (1, 8) for d in (64, 128, 256)), OTHER)
     assert fastest == expected | {"batch 8, dim 256": BASE}

@@ -378,7 +378,7 @@ def test_each_figure_is_a_method_that_returns_a_chart_with_its_rows(run, steps):
     assert "critical path" in charts.svg(run.plot.timeline())
     for name, error, said in (
         ("gaps", tracekit.TracekitError, "gaps is a table"),
-        ("memory", tracekit.TracekitError, "nothing to show as memory"),
+        ("memory", tracekit.TracekitError, "the trace has no data for memory"),
         ("timelime", AttributeError, "timeline"),
     ):
         with pytest.raises(error, match=said):

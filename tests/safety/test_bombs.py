@@ -48,7 +48,7 @@ def interned(first: int, count: int) -> bytes:
 
 
 HELD, DEPTH = "would take more than .* of memory to read", "more than 100 levels deep"
-BOMB, ITEMS = "like a decompression bomb", "items to read, which no profiler writes"
+BOMB, ITEMS = "like a decompression bomb", "items to read, too many for"
 # Files by their names: the text of each, of n parts, and what is said of it.
 BOMBS = {
     "marks.pickle": (lambda n: PICKLE + b"(" * n, DEPTH),

@@ -93,7 +93,7 @@ def test_rows_that_would_mislead_the_code_are_refused_on_opening(changed, statem
 
 def test_only_errors_of_tracekits_own_code_are_blamed_on_rows(changed):
     path = changed("UPDATE gpu_ops SET device_id = device_id + 1")
-    said = f"{path}: its rows contradict each other, or tracekit made a mistake (KeyError: 0): "
+    said = f"{path}: its rows contradict each other, or tracekit has a bug (KeyError: 0): "
     with pytest.raises(TracekitError) as raised, tracekit.open_database(path) as run:
         run.verdicts(window="all")
     assert str(raised.value) == f"{said}load its traces again"

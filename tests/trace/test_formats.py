@@ -54,9 +54,9 @@ def _damaged(statement, path):
 # The SQL that damages a database of rocprofv3, the number of events that are left, and how the
 # message about it begins.
 DAMAGED = [
-    ("DROP TABLE rocpd_timestamp{u}", 1, "5 of its rows have no times, or no process"),
-    ("DROP TABLE rocpd_track{u}", 1, "5 of its rows have no times, or no process"),
-    ("UPDATE rocpd_timestamp{u} SET value = 'x' WHERE id = 1", 5, "1 of its rows have no times"),
+    ("DROP TABLE rocpd_timestamp{u}", 1, "5 of its rows lack times or a process"),
+    ("DROP TABLE rocpd_track{u}", 1, "5 of its rows lack times or a process"),
+    ("UPDATE rocpd_timestamp{u} SET value = 'x' WHERE id = 1", 5, "1 of its rows lack times"),
     ("UPDATE rocpd_kernel_dispatch{u} SET grid_size_x = 'x', workgroup_size_y = -1", 6, None),
     ("UPDATE rocpd_info_process{u} SET pid = x'ff'", 6, None),
 ]
@@ -201,7 +201,7 @@ def test_files_of_unknown_profilers_are_refused_in_one_line(tmp_path):
     whole = rocpd(tmp_path / "whole.db").read_bytes()
     refused(tmp_path / "cut.db", whole[:9000], "malformed")
     file = changed(rocpd(tmp_path / "other.db"), f"DROP TABLE rocpd_string{ROCPD_SUFFIX}")
-    refused(file, file.read_bytes(), "of no profiler that is read")
+    refused(file, file.read_bytes(), "not from a supported profiler")
     refused(tmp_path / "bad.pftrace", b"nonsense\n", "is not a protobuf trace, or is damaged")
     for text in (b"\n\xff\xff\xff\xff\xff\x01", b"\x0a\x02\xff\xff/host:", b"\n"):
         refused(tmp_path / "bad.xplane.pb", text, "")

@@ -241,7 +241,7 @@ def test_the_name_of_a_report_is_never_an_option_of_nsys(tmp_path, monkeypatch):
     stand_in(tmp_path, tmp_path)
     with tarfile.open("given.tar", "w") as archive:
         archive.add(name)
-    with pytest.raises(TracekitError, match="from a file of its own"):
+    with pytest.raises(TracekitError, match="from a separate file"):
         tracekit.load("given.tar")
 
 

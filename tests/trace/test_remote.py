@@ -118,7 +118,9 @@ def test_commands_take_urls_folders_and_patterns(memory, tmp_path):
     )
     with tracekit.load(a, verdicts=False) as run:
         assert run.traces()[0]["path"] == "memory:///night/overhead.json.gz"
-    with pytest.raises(TracekitError, match=r"^memory://none/a\.json: no trace is there"):
+    with pytest.raises(
+        TracekitError, match=r"^memory://none/a\.json: there is no trace at this URL"
+    ):
         tracekit.load("memory://none/a.json")
 
 
@@ -134,7 +136,9 @@ def test_a_database_at_a_url_is_read_as_a_local_one(site, memory, tmp_path):
     done("load", url, COMPUTE, "-o", tmp_path / "both.duckdb", "--no-verdict")
     with tracekit.open_database(tmp_path / "both.duckdb") as run:
         assert [each["path"] for each in run.traces()] == [str(OVERHEAD), str(COMPUTE)]
-    assert "is a database: add the traces" in refused("lake", "add", url, "--to", tmp_path / "lake")
+    assert "is a database: add its original traces" in refused(
+        "lake", "add", url, "--to", tmp_path / "lake"
+    )
 
 
 def test_a_damaged_database_at_a_url_is_one_line(site, tmp_path, monkeypatch):
@@ -173,7 +177,7 @@ def test_a_missing_extra_is_one_line_that_names_it(monkeypatch):
 
 def test_a_lake_does_not_keep_secrets(tmp_path):
     said = refused("lake", "add", "https://me:hunter2@site/a.json", "--to", tmp_path / "lake")
-    assert "https://site/a.json: a lake keeps the addresses of its sources" in said
+    assert "https://site/a.json: a lake stores its sources' addresses" in said
 
 
 def test_possible_secrets_are_not_shown():

@@ -113,10 +113,12 @@ def test_only_listed_schemes_are_read():
     others = sorted({*known_implementations, "zip+http", "nothing"} - {*remote.SCHEMES, "file"})
     for scheme in others:
         if remote.is_url(f"{scheme}://a"):
-            assert f"{scheme}:// is not read" in refused(
+            assert f"{scheme}:// is not supported" in refused(
                 "analyze", f"{scheme}://me:hunter2@a/b.json"
             )
-            assert "is not read" in refused("lake", "add", "t.json", "--to", f"{scheme}://a/lake")
+            assert "is not supported" in refused(
+                "lake", "add", "t.json", "--to", f"{scheme}://a/lake"
+            )
     for chain in ("memory://a.json::dir://b", "http://[::1", "http://[::1]:9/a.json", "http://"):
         refused("analyze", chain)
 

@@ -81,7 +81,7 @@ def test_thresholds_can_be_set_and_nothing_else():
     close = evidence(busy=0.1, host_gain=0.24, device_gain=0.20, removed={"python": 0.3})
     strict = Thresholds().updated(["close_margin=0.01", "plain_margin=0.02"])
     assert judge(close, strict).confidence == "high"
-    with pytest.raises(TracekitError, match="no threshold is named 'small'"):
+    with pytest.raises(TracekitError, match="there is no threshold 'small'"):
         Thresholds().updated(["small=1"])
     with pytest.raises(TracekitError, match="wait_ns is an integer"):
         Thresholds().updated(["wait_ns=much"])

@@ -1,1 +1,1 @@
-"""Changes that a run could use: what to change, where, and what it would save."""
+"""Advice on a run: what to change, where, and what each change would save."""

@@ -1,4 +1,4 @@
-"""Finds possible changes to a run: asks each remedy's query, and prices its answer."""
+"""Finds possible changes to a run: runs each remedy's query and prices its answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tracekit.thresholds import Thresholds
 
 
 class Place(Struct, frozen=True):
-    """A remedy at one call site, or at all of its call sites together."""
+    """A remedy at one call site, or at all its call sites together."""
 
     remedy: Remedy
     where: str | None
@@ -38,12 +38,12 @@ class Place(Struct, frozen=True):
     change: str
     """The change as `tracekit whatif` takes it."""
     at_most_ns: int
-    """An upper bound of the time that it removes, on any thread or device; the window's length for
-    changes that also remove time outside their rows."""
+    """An upper bound on the time that it removes, on any thread or device. For changes that also
+    remove time outside their rows, the window's length."""
     parts: tuple[Place, ...] = ()
-    """The call sites with most time, if it stands for several."""
+    """The call sites with the most time, if there are several."""
     price: Price = Price(0, 0)
-    """What the remedy saves there; 0 before it is priced."""
+    """The remedy's saving there; 0 before pricing."""
 
 
 def find(
@@ -57,23 +57,23 @@ def find(
     repeats: bool,
     combine: bool,
 ) -> FixList:
-    """Possible changes in a window of a trace; those that save most come first.
+    """Possible changes in a window of a trace, highest saving first.
 
     One-offs come last, or first if they take longer than the rest of the window.
-    `of_window` has the gains in the part of the window that is judged. `findings` are the problems
-    of the trace, and `missing` the messages about what was not recorded, by code. `repeats` says
-    whether most kernels run again and again. Advice is listed if it saves the share `advised_gain`
-    of that part. With `combine`, the list also has the best combination.
+    `of_window` has the gains in the judged part of the window. `findings` are the trace's problems,
+    and `missing` the messages about data that was not recorded, by code. `repeats` says whether
+    most kernels run again and again. Advice is listed if it saves the share `advised_gain` of that
+    part. With `combine`, the list also has the best combination.
     """
     replay, thresholds = gains.replay, gains.replay.thresholds
     prices = Prices(replay, replay.window(window_id))
     least_ns = max(1, thresholds.advised_gain * of_window.window_ns)
     # Changes together can save more than their sum.
     least_share = thresholds.advised_gain / 2
-    absent = {**missing} | {each.code: each.message for each in findings}
+    absent = {**missing} | {finding.code: finding.message for finding in findings}
     steps = len(replay.steps) if replay.steps.are_steps else 0
     is_few = 0 < replay.graph.ops < thresholds.few_ops and steps < thresholds.fewest_alike
-    codes = {each.code for each in findings}
+    codes = {finding.code for finding in findings}
     is_cold = "cold_start" in codes
     looked, unlooked = _applicable(replay, absent, _once_only(repeats, is_cold, is_few))
     # In a combination, a change that gains nothing now may gain later.
@@ -90,7 +90,7 @@ def find(
     worth = _ranked([each for each in priced if each.price.saves_ns >= least_ns], thresholds)
     together: BestCombination | None = None
     if combine:
-        # Includes changes that save nothing alone: another bottleneck may hide their gain.
+        # Includes changes that save nothing alone, since another bottleneck may hide their gain.
         others = [each for each in priced if each not in worth]
         others.sort(key=lambda each: -each.at_most_ns)
         mine = [
@@ -107,11 +107,11 @@ def find(
             for each in all_remedies().values()
             if each.is_batch and not each.has_query and main in each.causes
         ]
-        larger = (_larger_batch(each, prices) for each in batches)
+        larger = (_larger_batch(batch, prices) for batch in batches)
         worth += [each for each in larger if each and each.price.saves_ns >= least_ns]
-    doubted = {each.code: each.message for each in findings if each.severity != "info"}
+    doubted = {finding.code: finding.message for finding in findings if finding.severity != "info"}
     listed = [_advice(each, of_window.removed, doubted) for each in worth]
-    # Once in the whole run: one-offs are compared with its length.
+    # One-offs happen once in the whole run, so they are compared with its length.
     whole, is_warm = gains.gains(WHOLE_TRACE), "warmed_up" in codes
     least_once_ns = max(1, thresholds.advised_gain * whole.window_ns)
     of_host = is_cold or whole.one_offs_ns >= least_once_ns
@@ -131,15 +131,16 @@ def find(
 
 
 def without_prices(fixes: FixList) -> FixList:
-    """The list in a trace that does not show what changes save: those of the program are unsure."""
-    recurring = [each for each in fixes.advice if not each.once]
+    """The list for a trace that does not show what changes save: changes to the program are
+    unsure."""
+    recurring = [fix for fix in fixes.advice if not fix.once]
     unsure = [each for each in recurring if not all_remedies()[each.remedy].is_apart]
-    once = [each for each in fixes.advice if each.once]
+    once = [fix for fix in fixes.advice if fix.once]
     return replace(fixes, advice=once, unsure=[*fixes.unsure, *unsure], together=None)
 
 
 def of_part(fixes: FixList, part_ns: int) -> FixList:
-    """The list with prices in a part of the window. Recording less is priced as recorded."""
+    """The list with prices in a part of the window. Recording less keeps its price."""
 
     def priced(saves_ns: int) -> dict[str, float]:
         price = Price(saves_ns, fixes.window_ns).of_part(part_ns)
@@ -148,32 +149,32 @@ def of_part(fixes: FixList, part_ns: int) -> FixList:
     if not part_ns or part_ns == fixes.window_ns:
         return fixes
     advice = [
-        each
-        if each.share is None or all_remedies()[each.remedy].is_apart
+        fix
+        if fix.share is None or all_remedies()[fix.remedy].is_apart
         else replace(
-            each,
-            **priced(each.saves_ns),
-            places=[replace(place, **priced(place.saves_ns)) for place in each.places],
+            fix,
+            **priced(fix.saves_ns),
+            places=[replace(place, **priced(place.saves_ns)) for place in fix.places],
         )
-        for each in fixes.advice
+        for fix in fixes.advice
     ]
     together = fixes.together and replace(fixes.together, **priced(fixes.together.saves_ns))
     return replace(fixes, advice=advice, together=together, window_ns=part_ns)
 
 
 def _price_alone(place: Place, prices: Prices, least_ns: float) -> Place:
-    """The call site with the remedy's saving there. If that is at least `least_ns`, it also has its
-    parts at which the remedy alone saves something, the highest saving first."""
+    """The call site with the remedy's saving. If that is at least `least_ns`, also its parts where
+    the remedy alone saves something, highest saving first."""
     priced = replace(place, price=prices.price(place.change), parts=())
     if priced.price.saves_ns < least_ns:
         return priced
-    parts = [replace(each, price=prices.price(each.change)) for each in place.parts]
-    worth = [each for each in parts if each.price.saves_ns > 0]
+    parts = [replace(part, price=prices.price(part.change)) for part in place.parts]
+    worth = [part for part in parts if part.price.saves_ns > 0]
     return replace(priced, parts=tuple(sorted(worth, key=lambda each: -each.price.saves_ns)))
 
 
 def _on_host(prices: Prices, times: tuple[int, int]) -> tuple[int, int]:
-    """When the host works on a window: before the device does, if it runs ahead."""
+    """The time when the host works on a window: earlier than the device's, if it runs ahead."""
     of, number = prices.window.of, prices.window.number
     if not isinstance(of, MarkedWindows):
         return times
@@ -183,9 +184,8 @@ def _on_host(prices: Prices, times: tuple[int, int]) -> tuple[int, int]:
 def _find_places(
     remedy: Remedy, rows: Rows, times: tuple[int, int], on_host: tuple[int, int], most: int
 ) -> list[Place]:
-    """What a remedy changes in a window: all of its call sites together, listing at most `most`; or
-    each call site, if each has its own cause. `times` are the window's, and `on_host` when the host
-    works on it."""
+    """A remedy's call sites in a window: all together, listing at most `most`; or one by one, if
+    each has its own cause. `times` are the window's, and `on_host` is when the host works on it."""
     is_op = rows["target"] == "op"
     start_ns, end_ns = (np.where(is_op, *each) for each in zip(times, on_host, strict=True))
     unknown = np.ma.getmaskarray(rows["start_ns"])
@@ -205,7 +205,7 @@ def _find_places(
     distinct = np.unique(place * many + event_id + 1)
     counts = np.bincount(distinct // many, minlength=len(number))
     first = np.unique(place, return_index=True)[1]
-    found = [
+    places = [
         Place(
             remedy,
             name or None,
@@ -216,19 +216,19 @@ def _find_places(
         )
         for name, at in number.items()
     ]
-    found.sort(key=lambda each: (-each.at_most_ns, each.where is None, each.where or ""))
-    if len(found) < 2 or remedy.is_by_place:
-        return found[:most]
+    places.sort(key=lambda each: (-each.at_most_ns, each.where is None, each.where or ""))
+    if len(places) < 2 or remedy.is_by_place:
+        return places[:most]
     # A call site without a name has no change of its own.
-    parts = tuple(each for each in found[:most] if each.where)
+    parts = tuple(each for each in places[:most] if each.where)
     return [
         Place(
             remedy,
-            found[0].where,
-            found[0].detail,
+            places[0].where,
+            places[0].detail,
             len(np.unique(event_id)),
             f"remedy:{remedy.name}",
-            sum(each.at_most_ns for each in found),
+            sum(each.at_most_ns for each in places),
             parts,
         )
     ]
@@ -236,11 +236,11 @@ def _find_places(
 
 def _larger_batch(remedy: Remedy, prices: Prices) -> Place | None:
     """The largest batch that fits into the host's slack."""
-    found = prices.larger_batch()
-    if found is None:
+    batch = prices.larger_batch()
+    if batch is None:
         return None
-    times, length = found
-    # Times of one replay to another differ by a few percent.
+    times, length = batch
+    # Times differ by a few percent between replays.
     longer = max(1.0, length / prices.window_ns)
     detail = f"{times} times as large in {longer:.2f} times the time"
     price = Price(prices.window_ns - round(length / times), prices.window_ns)
@@ -248,11 +248,11 @@ def _larger_batch(remedy: Remedy, prices: Prices) -> Place | None:
 
 
 def _together(places: list[Place], prices: Prices, least_ns: float) -> BestCombination | None:
-    """The best combination of the changes that were priced alone; None: none saves enough."""
-    alone = [each.price.saves_ns for each in places]
+    """The best combination of the individually priced changes; None: no change saves enough."""
+    alone = [place.price.saves_ns for place in places]
     if max(alone, default=0) < least_ns:
         return None
-    taken, path, host, device = prices.combined([each.change for each in places], alone, least_ns)
+    taken, path, host, device = prices.combined([place.change for place in places], alone, least_ns)
     price = Price(sum(adds_ns for _, adds_ns in taken), prices.window_ns)
     steps = [
         CombinationStep(places[at].remedy.name, places[at].where, adds_ns) for at, adds_ns in taken
@@ -262,14 +262,14 @@ def _together(places: list[Place], prices: Prices, least_ns: float) -> BestCombi
 
 
 def _ranked(priced: list[Place], thresholds: Thresholds) -> list[Place]:
-    """The highest saving first; the least effort first if a replay can hardly tell the savings
+    """Highest saving first; least effort first among savings that a replay can hardly tell
     apart."""
     ranked: list[Place] = []
-    for each in sorted(priced, key=lambda each: -each.price.saves_ns):
+    for priced_advice in sorted(priced, key=lambda each: -each.price.saves_ns):
         at = len(ranked)
-        while at and _is_easier(each, ranked[at - 1], thresholds):
+        while at and _is_easier(priced_advice, ranked[at - 1], thresholds):
             at -= 1
-        ranked.insert(at, each)
+        ranked.insert(at, priced_advice)
     return sorted(ranked, key=lambda each: (each.remedy.is_apart, each.remedy.is_batch))
 
 
@@ -280,15 +280,15 @@ def _is_easier(one: Place, other: Place, thresholds: Thresholds) -> bool:
 
 
 def _at_most(remedy: Remedy, gains: Gains) -> float:
-    """An upper bound of a remedy's gain: from removing the causes of its sides. A wait may belong
-    to another cause of the same side."""
+    """An upper bound on a remedy's gain: the gain of removing all causes on its sides, since a wait
+    may belong to another cause of the same side."""
     sides = (OF_HOST, OF_DEVICE)
     causes = {cause for side in sides if set(remedy.causes) & set(side) for cause in side}
     return sum(gains.removed.get(cause, 0.0) for cause in causes)
 
 
 def _once_only(repeats: bool, is_cold: bool, is_few: bool) -> str:
-    """Why remedies that pay in loops are not looked for; empty: they are."""
+    """Why remedies that pay in loops are skipped; empty: they are not."""
     pay = "they pay only where the same work runs again and again, and"
     if is_few:
         return f"{pay} these few ops do not show that"
@@ -301,8 +301,8 @@ def _once_only(repeats: bool, is_cold: bool, is_few: bool) -> str:
 def _applicable(
     replay: Replay, missing: Mapping[str, str], once_only: str
 ) -> tuple[list[Remedy], list[NotChecked]]:
-    """The remedies to look for, and those that cannot be looked for in this trace. Those that pay
-    in loops are not, where the work runs only once: `once_only` says why."""
+    """The remedies to look for, and those that this trace does not allow. Remedies that pay in
+    loops are skipped if the work runs only once: `once_only` says why."""
     database = replay.database
     looked = []
     unlooked: dict[str, list[str]] = {}
@@ -336,9 +336,9 @@ def _advice(place: Place, removed: dict[str, float], doubted: dict[str, str]) ->
         change=place.change,
         places=[
             AdvisedPlace(
-                each.where or "", each.detail, each.count, each.price.saves_ns,
-                each.price.share, each.change,
+                part.where or "", part.detail, part.count, part.price.saves_ns,
+                part.price.share, part.change,
             )
-            for each in place.parts
+            for part in place.parts
         ],
     )  # fmt: skip

@@ -1,6 +1,6 @@
-"""The fix list: what to change, where, and what each change is worth.
+"""The fix list: what to change, where, and what each change saves.
 
-The structs here are the JSON of `tracekit advise --json`, key for key.
+The structs define the JSON of `tracekit advise --json`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class AdvisedPlace(Struct, frozen=True):
     detail: str | None
     """A detail, such as a size."""
     count: int
-    """The number of the window's calls or GPU ops that it changes there."""
+    """The number of calls or GPU ops in the window that it changes there."""
     saves_ns: int
-    """How much it saves there alone."""
+    """The saving at this call site alone."""
     share: float
     """saves_ns over the window's length without one-off events."""
     change: str
@@ -34,29 +34,29 @@ class AdvisedPlace(Struct, frozen=True):
 
 
 class Advice(Struct, frozen=True):
-    """A change to the program, and how much it would save alone."""
+    """A change to the program, and how much it saves by itself."""
 
     remedy: str
     """Its name; `tracekit advise --how NAME` says how to do it."""
     title: str
     """What to do, as an imperative."""
     cause: str
-    """The cause of time that it reduces (tracekit/causes.py); if there are several, the one whose
-    removal gains most in the window."""
+    """The cause of time that it reduces (tracekit/causes.py); if several, the one whose removal
+    gains most in the window."""
     where: str | None
-    """A Python line, module, operator or kernel (the one that saves most); None: the run as a
-    whole."""
+    """The call site that saves most: a Python line, module, operator or kernel; None: the whole
+    run."""
     detail: str | None
     """A detail, such as a size."""
     count: int
-    """The number of the window's calls, GPU ops or events that it changes."""
+    """The number of calls, GPU ops or events in the window that it changes."""
     saves_ns: int
     """The window's length minus its length in a replay with this change alone, at all of its call
     sites; for a one-off event, its excess."""
     share: float | None
-    """saves_ns over the window's length without one-off events; None: it is saved once."""
+    """saves_ns over the window's length without one-off events; None: saved only once."""
     once: bool
-    """Whether it is about one-off events."""
+    """Whether it concerns one-off events."""
     effort: str
     """low, medium or high."""
     needs: str
@@ -68,18 +68,18 @@ class Advice(Struct, frozen=True):
     places: list[AdvisedPlace] = field(default_factory=list)
     """The call sites that save most alone, if there are several."""
     plugin: str | None = None
-    """The plugin whose remedy it is; null: it is tracekit's own."""
+    """The plugin that provides the remedy; null: tracekit itself."""
 
 
 class CombinationStep(Struct, frozen=True):
-    """What one piece of advice adds to the previous ones."""
+    """The saving that one piece of advice adds to the previous ones."""
 
     remedy: str
     """Its name."""
     where: str | None
     """Its place."""
     adds_ns: int
-    """What it saves beyond the previous ones."""
+    """The saving beyond the previous ones."""
 
 
 class BestCombination(Struct, frozen=True):
@@ -89,7 +89,7 @@ class BestCombination(Struct, frozen=True):
     """
 
     saves_ns: int
-    """What they save together."""
+    """Their combined saving."""
     share: float
     """saves_ns over the window's length."""
     additions: list[CombinationStep]
@@ -97,26 +97,26 @@ class BestCombination(Struct, frozen=True):
     changes: list[str]
     """The changes as `tracekit whatif` takes them."""
     bound_by: dict[str, float]
-    """The changed window's critical path by cause: shares of its length."""
+    """Shares of the changed window's critical path, by cause."""
     host_gain: float
-    """The gain from then halving the host's work, as a fraction of the changed window."""
+    """The further gain from halving the host's work, as a fraction of the changed window."""
     device_gain: float
-    """The gain from then halving the device's work, as a fraction of the changed window."""
+    """The further gain from halving the device's work, as a fraction of the changed window."""
     then: str = ""
-    """What bounds the run then, as a sentence."""
+    """A sentence on what bounds the changed run."""
 
 
 class NotChecked(Struct, frozen=True):
-    """Remedies that were not looked for, and why: what was not recorded, or does not repeat."""
+    """Remedies that were skipped, and why: missing data, or work that does not repeat."""
 
     remedies: list[str]
     """Their names."""
     missing: str
-    """What was not recorded, and how to record it; or why they do not apply to the recording."""
+    """The missing data and how to record it, or why they do not apply to the recording."""
 
 
 class FixList(Shown, frozen=True):
-    """Possible changes to a run; the highest saving comes first, one-offs come last."""
+    """Possible changes to a run, highest saving first, one-offs last."""
 
     form: ClassVar[str] = SCHEMA
 
@@ -127,24 +127,25 @@ class FixList(Shown, frozen=True):
     window_ns: int
     """The window's length without one-off events."""
     bottleneck: str | None
-    """The verdict's: the cause whose removal gains most. The list shows how much of it can be
-    gained."""
+    """The verdict's bottleneck: the cause whose removal gains most. The list shows how much of that
+    can be gained."""
     advice: list[Advice]
-    """What to change; the highest saving comes first."""
+    """The changes, highest saving first."""
     together: BestCombination | None
-    """It has one change if no other adds to that. None: no change to a step saves enough."""
+    """The best combination; a single change if no other adds to it. None: no change to a step saves
+    enough."""
     unlooked: list[NotChecked]
-    """Remedies that could not be looked for."""
+    """Remedies that were skipped."""
     notes: list[str]
-    """How the list relates to the verdict's bottleneck; why the list is empty."""
+    """How the list relates to the verdict's bottleneck, or why the list is empty."""
     unsure: list[Advice] = field(default_factory=list)
-    """Changes that were found but are not advised: the trace has too few ops to represent a run, or
-    does not tell what bounds it. The notes say so."""
+    """Candidate changes that are not advised, since the trace has too few ops to represent a run or
+    does not show what bounds it. The notes say so."""
 
 
 def is_against(advice: Advice, bottleneck: str | None) -> bool:
-    """Whether a piece of advice reduces a bottleneck. What limits kernels, math or memory, is
-    rarely certain: less of either makes them faster."""
+    """Whether a piece of advice reduces a bottleneck. Whether math or memory limits kernels is
+    rarely certain, and less of either makes them faster."""
     causes, of_kernels = {*remedy_of(advice).causes}, {*LIMITS, UNKNOWN_LIMIT}
     return bottleneck in (causes | of_kernels if causes & of_kernels else causes)
 
@@ -157,8 +158,8 @@ def misses(advice: Advice, bottleneck: str | None) -> bool:
 
 
 def remedy_of(advice: Advice) -> Remedy:
-    """The remedy of a piece of advice. One that is not known here, such as that of a plugin in a
-    stored verdict, has what the advice says."""
+    """The remedy behind a piece of advice. An unknown one, such as a plugin's in a stored verdict,
+    is rebuilt from the advice."""
     return find_remedy(advice.remedy) or Remedy(
         advice.remedy, advice.title, (advice.cause,), advice.needs,
         before="", after="", risks="", check="", sources=(), effort=advice.effort,

@@ -1,4 +1,4 @@
-"""Advice on what a run did once: the remedies that answer it, and what they would save."""
+"""Advice on one-off events: remedies for them, and what they would save."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from tracekit.replay.replay import Replay
 def advice_on_once(
     replay: Replay, least_ns: float, of_host: bool, *, is_cold: bool, is_warm: bool
 ) -> list[Advice]:
-    """Advice on one-offs that saves at least `least_ns`, a line for each remedy, the highest saving
-    first. `of_host`: those of the host count; if the device works through them, they add nothing.
-    No warm-up helps against later ones. Where launches load code (`is_cold`), a warm-up
-    comes first; where steps ran before the recording (`is_warm`), the run has had its warm-up."""
-    found = []
+    """Advice on one-offs that saves at least `least_ns`, one line per remedy, highest saving first.
+    `of_host`: one-offs on the host count; they add nothing if the device works through them. A
+    warm-up does not help against later one-offs. If launches load code (`is_cold`), a warm-up comes
+    first; if steps ran before the recording (`is_warm`), the run is already warm."""
+    listed = []
     recurring = _recurring(replay)
-    one_offs = [each for each in replay.one_offs if of_host or not each.on_host]
-    owner = {id(each): _recurs(each, recurring) for each in one_offs}
+    one_offs = [one_off for one_off in replay.one_offs if of_host or not one_off.on_host]
+    owner = {id(one_off): _recurs(one_off, recurring) for one_off in one_offs}
     for remedy in all_remedies().values():
         if is_warm and remedy.at_start:
             continue
         mine = [
-            each
-            for each in one_offs
-            if owner[id(each)] == remedy.name
+            one_off
+            for one_off in one_offs
+            if owner[id(one_off)] == remedy.name
             or (
-                not owner[id(each)]
-                and _answers(remedy, each)
-                and (not remedy.at_start or _is_start(each, replay))
+                not owner[id(one_off)]
+                and _answers(remedy, one_off)
+                and (not remedy.at_start or _is_start(one_off, replay))
             )
         ]
         saves_ns = sum(each.excess_ns for each in mine)
@@ -47,12 +47,12 @@ def advice_on_once(
         if owner[id(longest)]:
             detail = str(replay.remedies.rows(remedy.name)["detail"][0])
             advice = replace(advice, title=remedy.title_of(detail))
-        found.append(advice)
-    found.sort(key=lambda each: -each.saves_ns)
+        listed.append(advice)
+    listed.sort(key=lambda each: -each.saves_ns)
     if is_cold:
-        warm = _warm(replay, found)
-        return [warm, *(each for each in found if each.remedy != warm.remedy)]
-    return found
+        warm = _warm(replay, listed)
+        return [warm, *(each for each in listed if each.remedy != warm.remedy)]
+    return listed
 
 
 def advice_without_share(
@@ -63,7 +63,7 @@ def advice_without_share(
     saves_ns: int,
     doubts: Sequence[str] = (),
 ) -> Advice:
-    """Advice on a one-off, whose price is not a share of a step. Other advice adds its share."""
+    """Advice on a one-off. Its price is not a share of a step; other advice adds its share."""
     return Advice(
         remedy.name, remedy.title, cause, where, None, count, saves_ns, share=None, once=True,
         effort=remedy.effort, needs=remedy.needs,
@@ -73,25 +73,25 @@ def advice_without_share(
 
 
 def _recurring(replay: Replay) -> list[tuple[Remedy, list[tuple[int, int]]]]:
-    """The remedies of recurring work of which parts are long enough to be one-offs, with the event
-    and start of each of their rows."""
-    causes = {each.cause for each in replay.one_offs}
-    found = []
+    """The remedies for recurring work whose parts are long enough to be one-offs, with the event
+    and start of each row."""
+    causes = {one_off.cause for one_off in replay.one_offs}
+    recurring = []
     for remedy in all_remedies().values():
         if not remedy.claims or not causes & set(remedy.causes):
             continue
         if replay.database.is_possible(query_of(remedy.name)):
             rows = replay.remedies.rows(remedy.name)
             events = zip(rows["event_id"].tolist(), rows["start_ns"].tolist(), strict=True)
-            found.append((remedy, list(events)))
-    # An event's own remedy comes before that of work in it.
-    return sorted(found, key=lambda each: each[0].claims != "events")
+            recurring.append((remedy, list(events)))
+    # A remedy for the event itself precedes one for work inside it.
+    return sorted(recurring, key=lambda each: each[0].claims != "events")
 
 
-def _recurs(event: OneOff, found: list[tuple[Remedy, list[tuple[int, int]]]]) -> str | None:
-    """The remedy for the recurring work that an event, or something in it, belongs to."""
+def _recurs(event: OneOff, recurring: list[tuple[Remedy, list[tuple[int, int]]]]) -> str | None:
+    """The remedy for recurring work that an event, or something inside it, belongs to."""
     until_ns = event.start_ns + event.dur_ns
-    for remedy, rows in found:
+    for remedy, rows in recurring:
         if remedy.claims == "events":
             is_part = any(event.event_id == event_id for event_id, _ in rows)
         else:
@@ -103,17 +103,21 @@ def _recurs(event: OneOff, found: list[tuple[Remedy, list[tuple[int, int]]]]) ->
 
 
 def _is_start(event: OneOff, replay: Replay) -> bool:
-    """Whether it happened while a run may still warm up, and no step is as slow after that."""
-    alike = [each for each in replay.one_offs if each.kind == "step" and each.cause == event.cause]
+    """Whether it happened while the run may still warm up, and no later step is as slow."""
+    alike = [
+        one_off
+        for one_off in replay.one_offs
+        if one_off.kind == "step" and one_off.cause == event.cause
+    ]
     return all(_is_early(each, replay) for each in ([event] if event.kind != "step" else alike))
 
 
 def _is_early(event: OneOff, replay: Replay) -> bool:
     """Whether it happened before most launches; for kernels that take longer in one step, also
-    before other steps showed what is usual."""
+    before other steps showed their usual time."""
     device, steps = replay.graph.device, replay.steps
     if event.ops and steps.are_steps:
-        slow = {each.name for each in replay.one_offs if each.kind == "step"}
+        slow = {one_off.name for one_off in replay.one_offs if one_off.kind == "step"}
         ends = zip(steps.names, steps.began_ns, steps.lasted_ns, strict=True)
         done = sum(began + ns <= event.start_ns and name not in slow for name, began, ns in ends)
         if done >= replay.thresholds.fewest_alike:
@@ -124,29 +128,32 @@ def _is_early(event: OneOff, replay: Replay) -> bool:
 
 
 def _warm(replay: Replay, once: Sequence[Advice]) -> Advice:
-    """Advice to record a warm run, where launches load code."""
+    """Advice to record a warm run, if launches load code."""
     sql = "FROM cold_calls(thresholds().cold_launch_ns, thresholds().late_launch_ns)"
     cold = replay.database.rows_of_trace(sql, replay.trace_id)
     saves_ns = sum(ns for *_, ns in cold)
     remedy = next(each for each in all_remedies().values() if each.at_start)
-    found = [each for each in once if each.remedy == remedy.name and each.saves_ns >= saves_ns]
-    return found[0] if found else advice_without_share(remedy, "launch", None, len(cold), saves_ns)
+    warmed = [each for each in once if each.remedy == remedy.name and each.saves_ns >= saves_ns]
+    return (
+        warmed[0] if warmed else advice_without_share(remedy, "launch", None, len(cold), saves_ns)
+    )
 
 
 def _place_of(event: OneOff) -> str | None:
-    """Its name, if that shows a call site of the program: a built-in function's name does not."""
+    """The event's name, if it identifies a call site in the program. A built-in function's name
+    does not."""
     return None if event.name and event.name.startswith("<built-in ") else event.name
 
 
 def _answers(remedy: Remedy, event: OneOff) -> bool:
-    # Weights and checkpoints are copied when they are needed: there is nothing to change. And the
-    # length of events that the end of the recording cut off is unknown.
+    # Weights and checkpoints are copied when needed, so there is nothing to change. The length of
+    # events that the recording's end cuts off is unknown.
     if event.kind in ("copies", "unended") or (event.ops and event.cause == "copy"):
         return False
-    # Nothing shows what a host does that records nothing.
+    # The trace does not show what the host does while it records nothing.
     if event.kind == "stretch" and event.cause == UNRECORDED:
         return False
-    # A kernel that communicates for long waits for another rank, which no warm-up here changes.
+    # A long communication kernel waits for another rank, and a warm-up here does not change that.
     kinds = {"capture": "capture", "op": "late-rank", "loading": "launch"}
     answered = "new-shape" if event.is_new_shape else kinds.get(event.kind, event.cause)
     return answered in remedy.once

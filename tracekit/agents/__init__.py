@@ -1,2 +1,2 @@
-"""For agents: tracekit's questions as tools of a server that speaks the Model Context
-Protocol (https://modelcontextprotocol.io), with answers sized for a context window."""
+"""A Model Context Protocol server (https://modelcontextprotocol.io): tracekit's questions as tools
+for agents, with answers sized for a context window."""

@@ -1,5 +1,5 @@
-"""Runs an agent's SQL, and loads traces, in a process of its own with a memory limit: whatever a
-statement does to DuckDB, or a file to its reader, the server goes on."""
+"""Runs an agent's SQL and loads traces in a separate process with a memory limit, so that the
+server survives whatever a statement or file does."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tracekit.opening import load, open_any
 from tracekit.reporters.rows import first_rows
 from tracekit.trace.budget import seconds
 
-# The memory that a statement may take without --memory-mb.
+# A statement's memory limit without --memory-mb.
 MEMORY_MB = 4_000
 # The server reads at most this much of a child's output.
 _MOST_BYTES = 64_000_000
 _READY = b"{}\n"
 _NEEDS_MEMORY = "the traces need more memory to load than is allowed: allow more (--memory-mb)"
-# Each thread of DuckDB would reserve 64 MB of addresses for its own memory.
+# Each of DuckDB's threads would reserve 64 MB of address space.
 _ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
 
 
@@ -59,14 +59,14 @@ class Child:
             "statement": statement,
             "page": to_builtins(page),
         }
-        found, is_late = self._asked(asked, timeout_s)
-        if found is not None:
-            rows, left_out = found["fitted"]
+        answered, is_late = self._asked(asked, timeout_s)
+        if answered is not None:
+            rows, left_out = answered["fitted"]
             return rows, left_out
         if is_late:
             raise took_longer(timeout_s)
         raise TracekitError(
-            "SQL: the statement ended the process that it ran in: DuckDB cannot run it, or it "
+            "SQL: the statement crashed its process: DuckDB cannot run it, or it "
             "needs more memory than is allowed (--memory-mb)"
         )
 
@@ -77,7 +77,7 @@ class Child:
             TracekitError: when they cannot be loaded, need more memory or time than is allowed, or
                 end the process.
         """
-        timeout_s = seconds(sum(Path(each).stat().st_size for each in paths))
+        timeout_s = seconds(sum(Path(path).stat().st_size for path in paths))
         how = replace(
             resources,
             temp_dir=resources.temp_dir and str(resources.temp_dir),
@@ -85,33 +85,33 @@ class Child:
             annotations=tuple(map(str, resources.annotations)),
         )
         asked = {"paths": paths, "database": str(database), "resources": to_builtins(how)}
-        found, is_late = self._asked(asked, timeout_s)
-        if found is None:
+        answered, is_late = self._asked(asked, timeout_s)
+        if answered is None:
             name = paths[0] if len(paths) == 1 else f"{len(paths)} traces"
             raise TracekitError(
                 f"{name}: took longer than {timeout_s:,.0f} s to load"
                 if is_late
-                else f"{name}: ended the process that loads it: it is damaged, or needs more "
+                else f"{name}: crashed the process that loads it: it is damaged, or needs more "
                 "memory than is allowed (--memory-mb)"
             )
 
     def _asked(self, asked: dict[str, Any], timeout_s: float) -> tuple[dict[str, Any] | None, bool]:
-        """The process's answer, if it gave one, and whether it took longer.
+        """The process's answer, if any, and whether it timed out.
 
         Raises:
-            TracekitError: what the process tells.
+            TracekitError: when the process reports an error.
         """
         try:
             answer, is_late = self._answer(json.dumps(asked).encode() + b"\n", timeout_s)
         finally:
             self.end()
         try:
-            found: dict[str, Any] = json.loads(answer)
+            message: dict[str, Any] = json.loads(answer)
         except ValueError:
             return None, is_late
-        if "error" in found:
-            raise TracekitError(found["error"])
-        return found, is_late
+        if "error" in message:
+            raise TracekitError(message["error"])
+        return message, is_late
 
     def end(self) -> None:
         with self._starting:
@@ -121,8 +121,8 @@ class Child:
             self._process.wait()
 
     def _answer(self, asked: bytes, timeout_s: float) -> tuple[bytes, bool]:
-        """The process's output, and whether it was killed because it took longer. The time
-        counts from when the database is open, or the load begins."""
+        """The process's output, and whether it was killed by the timeout, which starts when the
+        database is open or the load begins."""
         late = False
 
         def end_late() -> None:
@@ -175,7 +175,7 @@ def _main() -> None:
     resources = Resources(**asked["resources"])
     try:
         if "paths" in asked:
-            # DuckDB keeps to --memory-mb by itself, and reserves more addresses than it uses.
+            # DuckDB itself obeys --memory-mb, and reserves more addresses than it uses.
             _begin(out, max(resources.memory_mb or 0, MEMORY_MB))
             load(asked["paths"], asked["database"], resources).close()
             answer: dict[str, Any] = {"loaded": True}
@@ -197,14 +197,14 @@ def _main() -> None:
 
 
 def _begin(out: BinaryIO, limit_mb: int) -> None:
-    """Says that the time counts from now on, and limits the memory."""
+    """Starts the timeout, and limits the memory."""
     limit_process(limit_mb)
     out.write(_READY)
     out.flush()
 
 
 def _end_with_the_server() -> None:
-    # The server never closes this end before the statement is answered.
+    # The server closes this end only after the statement's answer.
     os.read(0, 1)
     os._exit(1)
 

@@ -1,4 +1,4 @@
-"""The tools of the server: the library's questions, asked of files in the given folders."""
+"""The server's tools: the library's questions about files in the given folders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tracekit.verdicts import verdict_together, verdicts
 T = TypeVar("T")
 ToolAnswer = dict[str, Any]
 
-# The number of rows in an answer: by default, and at most.
+# The default and maximum number of rows in an answer.
 ROWS, MOST_ROWS = 50, 500
 _SERIOUS = ("error", "warning")
 _PATH = Field(
@@ -59,8 +59,8 @@ _Timeout = Annotated[
 
 
 class Tools:
-    """The tools of an agent: each method is one, and the agent reads its text and signature. Calls
-    are answered one after another."""
+    """The tools for agents: each method is a tool whose docstring and signature the agent reads.
+    Calls are answered one at a time."""
 
     def __init__(
         self, folders: Folders, opened: Opened, *, characters: int, timeout_s: float
@@ -81,7 +81,7 @@ class Tools:
     def load(self, path: _Path) -> ToolAnswer:
         """Load traces and keep them open for later calls; lists their contents by trace_id.
 
-        Other tools load traces themselves; this one shows what is there.
+        Other tools load traces themselves; this one lists what a path contains.
         """
         return self.query("overview", path, rows=MOST_ROWS)
 
@@ -94,9 +94,9 @@ class Tools:
         rows: _Rows = ROWS,
         offset: _Offset = 0,
     ) -> ToolAnswer:
-        """Tell whether overhead (the GPU waits for the host) or compute bounds a run, why, and what
-        removing each cause would save at most. For the ranks of one run: which rank delays the
-        others."""
+        """Diagnose whether a run is overhead-bound (the GPU waits for the host) or compute-bound,
+        why, and what removing each cause would save at most. For the ranks of one run: which rank
+        delays the others."""
 
         def judged(database: Session) -> tuple[list[Analysis], RunVerdict | None, str]:
             with database.sharing():
@@ -110,21 +110,21 @@ class Tools:
             document = analyses[0].as_dict()
         else:
             document = {"run": run and run.as_dict(), "no_run": no_run or None}
-            document["traces"] = [answers.brief(each) for each in analyses]
+            document["traces"] = [answers.brief(analysis) for analysis in analyses]
         main = (
             answers.without_details(document) if part is None and len(analyses) == 1 else document
         )
         rest = ", ".join(name for name in document if name not in main)
-        more = [f"the parts {rest}: part=NAME shows one"] if rest else []
+        hint = [f"the parts {rest}: part=NAME shows one"] if rest else []
         command = _command("analyze", as_operand(path), trace_id=trace_id, window=window)
         page = self._page(rows, offset, part)
-        return answer(f"{command} --json --explain", main, page, findings, more)
+        return answer(f"{command} --json --explain", main, page, findings, hint)
 
     def advise(
         self,
         path: Annotated[str | None, _PATH] = None,
         how: Annotated[
-            str | None, Field(description="Tell how to apply this remedy; needs no path")
+            str | None, Field(description="Explain how to apply this remedy; needs no path")
         ] = None,
         trace_id: _TraceId = None,
         window: _Window = None,
@@ -198,31 +198,31 @@ class Tools:
             return self._about_questions(name, topic)
         question = catalog.query(name)
         chosen = question.check_columns(columns or ())
-        given = question.check_parameters(parameters or {})
+        checked = question.check_parameters(parameters or {})
         with self._reading(path) as database:
-            statement = database.shown_sql(question, given)
+            statement = database.shown_sql(question, checked)
             limit_s = self._limit_s(timeout_s)
             with database.checked(question):
                 columns_and_rows = first_rows(
-                    database, statement, given, chosen, timeout_s=limit_s, **page.limits
+                    database, statement, checked, chosen, timeout_s=limit_s, **page.limits
                 )
-            trace = value if isinstance(value := given.get("trace"), int) else None
+            trace = value if isinstance(value := checked.get("trace"), int) else None
             about = database.findings if name == "overview" else partial(database.doubts, name)
             findings = about(trace)
         doubts = [row for row in findings if row["severity"] in _SERIOUS or not columns_and_rows[1]]
-        units = {each.name: each.unit for each in question.columns}
+        units = {column.name: column.unit for column in question.columns}
 
         def fit(page: Page) -> Fitted:
-            column_units = {each: units[each] for each in columns_and_rows[0] if each in units}
+            column_units = {name: units[name] for name in columns_and_rows[0] if name in units}
             room = page.characters - len(answers.text_of(column_units))
-            found, left_out = answers.rows_that_fit(
+            fitted, left_out = answers.rows_that_fit(
                 *columns_and_rows, replace(page, characters=room)
             )
             if not columns_and_rows[1] and not doubts and not offset:
-                left_out.append("nothing: the trace has nothing that answers this question")
-            return {**found, "units": column_units}, left_out
+                left_out.append("nothing: the trace has no data for this question")
+            return {**fitted, "units": column_units}, left_out
 
-        options = [f"--param {shlex.quote(f'{key}={value}')}" for key, value in given.items()]
+        options = [f"--param {shlex.quote(f'{key}={value}')}" for key, value in checked.items()]
         command = " ".join([_command("query", as_operand(path), name), *options])
         return answer(command, fit, page, findings if name == "overview" else doubts)
 
@@ -233,32 +233,32 @@ class Tools:
             describing = partial(answers.describe, catalog.query(name))
             return answer(_command("query", name) + " --explain", describing, page)
         if topic is not None and topic not in catalog.TOPICS:
-            raise TracekitError(f"no topic is {topic!r}; there are: {', '.join(catalog.TOPICS)}")
+            raise TracekitError(
+                f"there is no topic {topic!r}; the topics are: {', '.join(catalog.TOPICS)}"
+            )
         return answer("tracekit query --list", partial(answers.list_questions, topic), page)
 
     def sql(
         self,
         path: _Path,
-        statement: Annotated[
-            str, Field(description="One SELECT in DuckDB's SQL; nothing can be written")
-        ],
+        statement: Annotated[str, Field(description="One read-only SELECT in DuckDB's SQL")],
         timeout_s: _Timeout = None,
         rows: _Rows = ROWS,
         offset: _Offset = 0,
         child: Child | None = None,
     ) -> ToolAnswer:
         """Run one read-only SELECT on the tables and views of a trace, such as kernels, launches,
-        cpu_ops, gpu_ops, steps and event; `DESCRIBE kernels` tells a view's columns."""
+        cpu_ops, gpu_ops, steps and event; `DESCRIBE kernels` lists a view's columns."""
         with self._reading(path) as database:
             file, resources = self._opened.path_of(database), self._opened.resources
 
             def fit(page: Page) -> Fitted:
-                found, left_out = (child or Child()).rows(
+                fitted, left_out = (child or Child()).rows(
                     file, resources, statement, page, self._limit_s(timeout_s)
                 )
                 if left_out:
                     left_out.append("pages agree only if the statement has an ORDER BY")
-                return found, left_out
+                return fitted, left_out
 
             findings = [row for row in database.findings() if row["severity"] in _SERIOUS]
             page = self._page(rows, offset)
@@ -268,14 +268,14 @@ class Tools:
         self,
         a: _Path,
         b: Annotated[
-            str | None, Field(description="The other run; without it, a holds both")
+            str | None, Field(description="The other run; without it, a contains both")
         ] = None,
         trace_ids: Annotated[
             list[int] | None, Field(description="The two traces to compare, if there are more")
         ] = None,
         top: Annotated[
             int,
-            Field(description="How many kernels, operators and modules to compare", ge=1, le=200),
+            Field(description="Number of kernels, operators and modules to compare", ge=1, le=200),
         ] = 10,
         part: _Part = None,
         rows: _Rows = ROWS,
@@ -284,8 +284,8 @@ class Tools:
         """Compare run b with run a: the changes per step, and the kernels, operators and modules
         that account for them."""
         page = self._page(rows, offset, part)
-        given = [a] if b is None else [a, b]
-        with self._reading(*given) as database:
+        paths = [a] if b is None else [a, b]
+        with self._reading(*paths) as database:
             known = database.trace_ids()
             if trace_ids is None and len(known) != 2:
                 raise TracekitError(
@@ -293,7 +293,7 @@ class Tools:
                     f"trace_ids: {', '.join(map(str, known))}"
                 )
             if len(chosen := trace_ids or known) != 2:
-                raise TracekitError("trace_ids are two numbers: those of the traces to compare")
+                raise TracekitError("trace_ids must be two numbers, of the traces to compare")
             first, second = chosen
 
             def compared(database: Session) -> ToolAnswer:
@@ -302,7 +302,7 @@ class Tools:
             document = self._once(database, ("diff", first, second, top), compared)
         findings = document["doubts"]
         document = {name: value for name, value in document.items() if name != "doubts"}
-        command = _command("diff", *map(as_operand, given))
+        command = _command("diff", *map(as_operand, paths))
         if trace_ids is not None:
             command += f" --trace-ids {first} {second}"
         command += f" --top {top} --json"
@@ -329,8 +329,8 @@ class Tools:
         last = self._last.get(database)
         if last is None or last[0] != key:
             last = self._last[database] = (key, ask(database))
-        found: T = last[1]
-        return found
+        cached: T = last[1]
+        return cached
 
     def _limit_s(self, timeout_s: float | None) -> float:
         return min(timeout_s or self._timeout_s, self._timeout_s)

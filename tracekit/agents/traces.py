@@ -35,7 +35,7 @@ class Opened:
     """At most `most` databases; the least recently used is closed first.
 
     Traces are loaded into temporary files, so that other processes can read them. A file that
-    changed is read again. Lakes are opened for each call, so that additions show.
+    changed is read again. Lakes are opened for each call, so that new traces appear.
     """
 
     def __init__(self, most: int, resources: Resources, folders: Folders) -> None:
@@ -57,7 +57,7 @@ class Opened:
                 self._paths[lake] = paths[0]
                 yield lake
             return
-        key = tuple(_state(each) for each in paths)
+        key = tuple(_state(path) for path in paths)
         if key in self._databases:
             self._databases.move_to_end(key)
         else:
@@ -105,8 +105,8 @@ def _state(path: str) -> tuple[str, int, int, int]:
 
     Raises TracekitError when the file is gone."""
     with explained(path, OSError):
-        found = Path(path).stat()
-    return path, found.st_ino, found.st_size, found.st_mtime_ns
+        status = Path(path).stat()
+    return path, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class Folders:
@@ -141,12 +141,12 @@ class Folders:
             raise TracekitError(f"{path}: URLs are refused: name a file in the server's folders")
         if ".." in Path(path).parts:
             raise TracekitError(f"{path}: paths with .. are refused: name it by its full path")
-        found = self._found(path)
-        if may_be_lake(str(found)):
-            return (self._lake(path, str(found)),)
-        if os.path.lexists(found) and not found.is_dir():
-            return (self._file(path, found),)
-        files = tuple(self._file(path, Path(each)) for each in trace_paths([str(found)]))
+        full_path = self._found(path)
+        if may_be_lake(str(full_path)):
+            return (self._lake(path, str(full_path)),)
+        if os.path.lexists(full_path) and not full_path.is_dir():
+            return (self._file(path, full_path),)
+        files = tuple(self._file(path, Path(each)) for each in trace_paths([str(full_path)]))
         if len(files) > _MOST_FILES:
             raise TracekitError(
                 f"{path}: holds {counted(len(files), 'file')}, more than {_MOST_FILES}: name fewer "
@@ -160,31 +160,31 @@ class Folders:
         if Path(path).is_absolute():
             candidates = [Path(path)]
         outside = True
-        for each in candidates:
-            if self._is_inside(_before_pattern(selection(str(each)).root)):
+        for candidate in candidates:
+            if self._is_inside(_before_pattern(selection(str(candidate)).root)):
                 outside = False
-                if _exists(each):
-                    return each
+                if _exists(candidate):
+                    return candidate
         if outside:
             raise self._refused(path)
-        known = ", ".join(map(str, self.roots))
-        raise TracekitError(f"{path}: no such file in {known}")
+        folders = ", ".join(map(str, self.roots))
+        raise TracekitError(f"{path}: no such file in {folders}")
 
     def _file(self, asked: str, path: Path) -> str:
         """A file, after all links in its path are followed."""
         try:
-            found = path.resolve(strict=True)
-            kind = found.stat().st_mode
+            resolved = path.resolve(strict=True)
+            kind = resolved.stat().st_mode
         except (OSError, RuntimeError) as error:
             raise TracekitError(f"{asked}: cannot be read") from error
-        if not self._is_inside(found):
+        if not self._is_inside(resolved):
             raise self._refused(asked)
         if not stat.S_ISREG(kind):
             raise TracekitError(f"{asked}: is not an ordinary file")
         # DuckDB reads the log beside a database.
-        if not all(map(self._is_inside, logs_of(found))):
+        if not all(map(self._is_inside, logs_of(resolved))):
             raise self._refused(asked)
-        return str(found)
+        return str(resolved)
 
     def _lake(self, asked: str, path: str) -> str:
         """A lake, checked to have no file that is a link out of the folders."""
@@ -198,8 +198,8 @@ class Folders:
         return is_within(path, self.roots)
 
     def _refused(self, path: str) -> TracekitError:
-        known = ", ".join(map(str, self.roots))
-        return TracekitError(f"{path}: is outside of the folders that may be read: {known}")
+        folders = ", ".join(map(str, self.roots))
+        return TracekitError(f"{path}: is outside of the folders that may be read: {folders}")
 
 
 def _exists(path: Path) -> bool:
@@ -214,7 +214,7 @@ def _exists(path: Path) -> bool:
 
 
 def _before_pattern(path: str) -> Path:
-    """The part of a path before its first name that is a pattern."""
+    """The part of a path before its first pattern."""
     parts = Path(path).parts
     plain = next((place for place, each in enumerate(parts) if glob.has_magic(each)), len(parts))
     return Path(path) if os.path.lexists(path) else Path(*parts[:plain])

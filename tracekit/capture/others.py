@@ -22,7 +22,7 @@ from tracekit.text import as_operand
 if TYPE_CHECKING:
     from tracekit.database.session import Session
 
-# Wait this long for a profiler to write what it has when the user interrupts it.
+# The time for a profiler to write its data after the user interrupts it.
 _WRITE_S = 600
 _HELP_S = 30
 
@@ -30,8 +30,8 @@ _HELP_S = 30
 def record(
     profiler: str, program: Sequence[str], output: str | Path, recorded: Mapping[str, bool]
 ) -> tuple[Session, bool]:
-    """Runs a program under a profiler and writes what that recorded to `output`: a database, or, of
-    one process, a Kineto trace. `recorded` says whether to record shapes and memory.
+    """Runs a program under a profiler and writes the recording to `output`: a database or, for one
+    process, a Kineto trace. `recorded` says whether to record shapes and memory.
 
     Returns the traces, and whether the user ended the program.
 
@@ -45,8 +45,8 @@ def record(
     check_place(target)
     if shutil.which(profiler) is None:
         raise TracekitError(
-            f"{profiler} is not on the path: run this where {profiler} is installed, or load what "
-            "it recorded there: `tracekit load`"
+            f"{profiler} is not on the path: run this on a machine with {profiler}, or load its "
+            "recording from there: `tracekit load`"
         )
     first = program[0]
     if first.endswith(".py"):
@@ -57,22 +57,24 @@ def record(
         begun = _nsys if profiler == "nsys" else _rocprofv3
         status, is_ended = _run([*begun(folder, recorded), *program])
         if status and not is_ended:
-            raise TracekitError(f"{profiler} {first}: ended with status {status}: nothing is kept")
-        found = sorted(
+            raise TracekitError(
+                f"{profiler} {first}: ended with status {status}: nothing was saved"
+            )
+        recordings = sorted(
             path for each in ("*.nsys-rep", "*_results.json") for path in folder.rglob(each)
         )
-        if not found:
+        if not recordings:
             raise TracekitError(f"{profiler} {first}: nothing was recorded")
         if target.suffix == ".duckdb":
-            return load(found, target), is_ended
-        traces = load(found)
+            return load(recordings, target), is_ended
+        traces = load(recordings)
         export(traces, target)
         return traces, is_ended
 
 
 def _nsys(folder: Path, recorded: Mapping[str, bool]) -> list[str]:
     shapes = "autograd-shapes-nvtx" if recorded["shapes"] else "autograd-nvtx"
-    # Older versions (2023.4, for one) cannot record operators.
+    # Older versions, such as 2023.4, cannot record operators.
     has_operators = "--pytorch" in _help("nsys", "profile", "--help")
     return [
         *("nsys", "profile", "--trace=cuda,nvtx,osrt"),
@@ -93,7 +95,7 @@ def _rocprofv3(folder: Path, recorded: Mapping[str, bool]) -> list[str]:
 
 
 def _help(*command: str) -> str:
-    """A program's help text on its switches; empty if it prints none."""
+    """A program's help text; empty if it prints none."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=_HELP_S).stdout
     except (OSError, subprocess.TimeoutExpired):
@@ -101,8 +103,8 @@ def _help(*command: str) -> str:
 
 
 def _run(command: Sequence[str]) -> tuple[int, bool]:
-    """The status of a command, and whether the user ended it: it may then write what it has; a
-    second interrupt ends it at once."""
+    """A command's status, and whether the user ended it: it may then still write its data; a second
+    interrupt ends it at once."""
     try:
         process = subprocess.Popen(command)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Where a recording goes: to a trace, a database or standard output, but never over the program's
+"""The output of a recording: a trace, a database or standard output, but never the program's own
 files."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tracekit.files import (
 
 _DATABASE = ".duckdb"
 _ENDINGS = (".json", ".json.gz", ".json.zst", _DATABASE)
-# A key in the facts of traces that were recorded right into a database.
+# A key in the facts of traces that were recorded directly into a database.
 _AS = "recorded_as"
 NO_WORK = (
     "no PyTorch operator ran during the recording, so there is nothing to write: the profiler does "
@@ -46,7 +46,8 @@ def save(
     is_cut: bool = False,
     max_mb: float | None = None,
 ) -> None:
-    """Writes the trace of a finished session with `facts`, in the form that the name asks for.
+    """Writes the trace of a finished session with `facts`, in the format given by the name's
+    ending.
 
     Raises:
         TracekitError: when it cannot be exported, when it holds no work (if `nothing` has a message
@@ -93,7 +94,7 @@ def _pack(exported: Path, output: Path, facts: dict[str, Any]) -> None:
 
 @contextmanager
 def to_standard_output() -> Iterator[Path]:
-    """A path to record to, whose file goes to standard output at the end.
+    """A path to record to; at the end, the file is copied to standard output.
 
     Until then, the code's output goes to standard error.
     """
@@ -115,14 +116,14 @@ def to_standard_output() -> Iterator[Path]:
 
 
 def require_ending(output: str | Path) -> None:
-    """Raises TracekitError unless a name's ending says how to write a recording."""
+    """Raises TracekitError unless the name's ending is that of a recording."""
     if not str(output).endswith(_ENDINGS):
         *others, last = _ENDINGS
         raise TracekitError(f"{output}: the name must end in {', '.join(others)} or {last}")
 
 
 def check_place(output: Path, script: str | None = None) -> None:
-    """Checks right away that `output` can be written.
+    """Checks early that `output` can be written.
 
     Raises:
         TracekitError: when `output` cannot be written, is a source of the program, or is a database
@@ -157,7 +158,7 @@ def sources(script: str | None = None) -> Iterator[str]:
 
 
 def _require_replaceable(output: Path) -> None:
-    """Refuses a database that was loaded: its traces may be nowhere else."""
+    """Refuses to overwrite a loaded database, whose traces may exist nowhere else."""
     from tracekit.database.connection import is_database
 
     if not is_database(output):

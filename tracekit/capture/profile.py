@@ -73,9 +73,9 @@ class profile(ContextDecorator):
         self.max_mb: float | None = None
         """The largest trace to write, compressed; a larger one is an error."""
         self.script: str | None = None
-        """The file of the code that runs, if no module has it."""
+        """The file of the running code, if it is not a module."""
         self.yields = False
-        """Whether another profiler that starts ends this one, instead of failing."""
+        """Whether a second profiler ends this one instead of failing."""
         self._recorded = {"shapes": shapes, "stacks": stacks, "memory": memory}
 
     def __call__(self, function: _Function) -> _Function:
@@ -115,7 +115,7 @@ class profile(ContextDecorator):
         return max(0, self._recorder.done - self.warmup - 1)
 
     def cut(self) -> None:
-        """Ends the recording with the steps recorded so far; the block ends before the next one.
+        """Ends the recording early, with the steps recorded so far.
 
         Raises:
             TracekitError: when no whole step is recorded yet.

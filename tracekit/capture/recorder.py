@@ -21,7 +21,7 @@ from tracekit.errors import TracekitError, first_line, needing
 
 # An attribute of torch.autograd.profiler that is set while a profiler of any thread runs.
 _FLAG = "_is_profiler_enabled"
-# How long a profiler of another thread waits for a session that yields.
+# The time that another thread's profiler waits for a session that yields.
 _LONGEST_STEP_S = 30
 _WHAT_TO_DO = "run without the other profiler, or analyze the trace that it writes"
 # Has the length of "ProfilerStep".
@@ -108,7 +108,7 @@ class Recorder:
 
     @contextmanager
     def refusing_others(self) -> Iterator[None]:
-        """Refuses other profilers from here on, before the session itself begins."""
+        """Blocks other profilers from now on, before the session itself begins."""
         if Recorder._active is self and self.here:
             yield
             return
@@ -168,7 +168,7 @@ class Recorder:
             self._ends[-1] = time.perf_counter_ns()
 
     def _action(self, number: int) -> Any:
-        """What the profiler is to do in a step; it asks when the step before has ended."""
+        """The profiler's action in a step, requested when the previous step has ended."""
         if self.steps is not None and number == self._wait + 1 + self.steps:
             # No recorded step contains this wait.
             self.synchronize()
@@ -181,8 +181,8 @@ class Recorder:
             self._torch.cuda.synchronize()
 
     def facts(self) -> dict[str, Any]:
-        """For the trace's metadata: the version of PyTorch, and the length of a step with the
-        profiler and without it, in ns."""
+        """Metadata for the trace: PyTorch's version, and the step time with and without the
+        profiler, in ns."""
         facts: dict[str, Any] = {"torch": self._torch.__version__}
         if self.steps is None:
             return facts
@@ -260,7 +260,7 @@ class Recorder:
         return guarded
 
     def _has_yielded(self) -> bool:
-        """Ends this session for another one: here, or at the next step of the thread it is in."""
+        """Ends this session for another one: at once, or at the next step of its own thread."""
         if self._thread == threading.get_ident():
             self._yield()
         else:
@@ -335,7 +335,7 @@ def _let_children_exit() -> None:
 
 
 def _is_whole(exported: Path) -> bool:
-    """Whether PyTorch wrote a trace to its end: it does not report a failed write."""
+    """Whether PyTorch wrote a trace completely, since it does not report failed writes."""
     try:
         with exported.open("rb") as file:
             file.seek(-min(_TAIL_BYTES, exported.stat().st_size), os.SEEK_END)
@@ -345,7 +345,7 @@ def _is_whole(exported: Path) -> bool:
 
 
 def _rename(exported: Path, name: str, start: str) -> None:
-    """Replaces the start of a name in a trace that torch wrote, by text of the same length."""
+    """Replaces the start of a name in torch's trace by text of the same length."""
     whole = f'"{name}"'.encode()
     with exported.open("r+b") as file, mmap.mmap(file.fileno(), 0) as text:
         at = text.find(whole)

@@ -25,11 +25,11 @@ from tracekit.trace.source import open_streams
 from tracekit.trace.web import ask
 
 _START_S = 60
-# Of what a server says, this much is shown.
+# The number of characters of a server's answer to show.
 _SAID = 200
 _POLL_S = 0.2
-# Ranks write at about the same time: if nothing is new for this long, all traces are there. The
-# second number is for a server that does not answer /stop_profile.
+# Ranks write at about the same time: if nothing is new for this long, all traces exist. The second
+# number applies if the server does not answer /stop_profile.
 _SETTLED_S, _UNANSWERED_S = 3, 60
 _NEEDS = (
     'start vLLM with --profiler-config \'{"profiler": "torch", "torch_profiler_dir": "FOLDER"}\' '
@@ -50,11 +50,11 @@ class Server(Struct, frozen=True):
         """Profiles the server while it answers other clients' requests; returns the traces, one per
         rank, and those of graph captures.
 
-        The server stops after `steps` steps if it can count them; otherwise it is told to stop
+        The server stops after `steps` steps if it can count them; otherwise tracekit stops it
         after `seconds`.
 
         Raises:
-            TracekitError: when it cannot be profiled, or the traces are not whole after
+            TracekitError: when it cannot be profiled, or the traces are not complete after
                 `timeout_s`.
         """
         before = _state(self.folder)
@@ -68,16 +68,16 @@ class Server(Struct, frozen=True):
             time.sleep(min(_POLL_S, seconds))
         stopping = threading.Thread(target=self._stop, args=(timeout_s,), daemon=True)
         stopping.start()
-        found = self._whole(before, stopping, time.monotonic() + timeout_s)
+        traces = self._whole(before, stopping, time.monotonic() + timeout_s)
         captures = self.folder / CAPTURES
-        return found + sorted(path for path in _state(captures) if path not in found)
+        return traces + sorted(path for path in _state(captures) if path not in traces)
 
     def _start(self, body: dict[str, Any], timeout_s: float) -> None:
-        status, said = ask(self.url, "start_profile", min(_START_S, timeout_s), body)
-        if status == 404 or "not enabled" in said:
+        status, message = ask(self.url, "start_profile", min(_START_S, timeout_s), body)
+        if status == 404 or "not enabled" in message:
             raise self._failed(f"was started without its profiler: {_NEEDS}")
         if status >= 400:
-            raise self._failed(f"cannot start its profiler: {status} {said[:_SAID]}")
+            raise self._failed(f"cannot start its profiler: {status} {message[:_SAID]}")
 
     def _stop(self, timeout_s: float) -> None:
         # A server that has stopped by itself answers with an error; the traces show what happened.
@@ -85,26 +85,26 @@ class Server(Struct, frozen=True):
             ask(self.url, "stop_profile", timeout_s, {})
 
     def _whole(self, before: _State, stopping: threading.Thread, end: float) -> list[Path]:
-        """The new traces, once each of them is whole, and nothing more is written."""
+        """The new traces, once all are complete and nothing more is written."""
         last, since = self._new(before), time.monotonic()
         while time.monotonic() < end:
             time.sleep(_POLL_S)
-            found = self._new(before)
-            if found != last:
-                last, since = found, time.monotonic()
+            traces = self._new(before)
+            if traces != last:
+                last, since = traces, time.monotonic()
             quiet_s = _UNANSWERED_S if stopping.is_alive() else _SETTLED_S
             is_settled = time.monotonic() - since > quiet_s
-            if is_settled and found and all(map(_is_whole, found)):
-                return sorted(found)
+            if is_settled and traces and all(map(_is_whole, traces)):
+                return sorted(traces)
             if is_settled and (gone := self._gone(max(_POLL_S, end - time.monotonic()))):
-                what = ", ".join(path.name for path in sorted(found)) or "any trace"
+                what = ", ".join(path.name for path in sorted(traces)) or "any trace"
                 raise self._failed(f"ended before it had written {what}: {gone}")
         cut = ", ".join(path.name for path in sorted(last))
         if cut:
             raise self._failed(f"has not finished writing {cut}: wait, or allow more --timeout")
         raise self._failed(
-            f"wrote no trace into {self.folder}: give with -o the folder that it writes to (vLLM's "
-            "torch_profiler_dir), as this machine sees it"
+            f"wrote no trace into {self.folder}: pass its output folder (vLLM's "
+            "torch_profiler_dir) with -o, as this machine sees it"
         )
 
     def _gone(self, timeout_s: float) -> str | None:
@@ -126,14 +126,14 @@ class Server(Struct, frozen=True):
 
 def _state(folder: Path) -> _State:
     """The traces below a folder, with their sizes and times."""
-    found: _State = {}
+    by_path: _State = {}
     for path in folder.rglob("*"):
         # A file may be renamed at any time.
         with suppress(OSError):
             if path.name.endswith(endings()) and path.is_file():
                 state = path.stat()
-                found[path] = state.st_size, state.st_mtime_ns
-    return found
+                by_path[path] = state.st_size, state.st_mtime_ns
+    return by_path
 
 
 def _is_whole(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Runs the user's code, reports how it failed in one line, and reopens the streams it closed."""
+"""Runs the user's code, reports failures in one line, and reopens closed streams."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import IO, Any, NoReturn
 from tracekit.errors import TracekitError, first_line, is_interrupt
 
 _FAILED, _INTERRUPTED = 1, 130
-# These end or replace the process without running Python's exit code. os's other functions that do
-# so call these.
+# Functions that end or replace the process without running Python's exit code. os's other such
+# functions call these.
 _UNSEEN_ENDS = ("_exit", "execv", "execve")
 
 
@@ -33,8 +33,8 @@ def find_step(
     Raises:
         TracekitError: when the function does not exist, or cannot be a step.
     """
-    found = find_function(target)
-    function = change(found) if change else found
+    target_function = find_function(target)
+    function = change(target_function) if change else target_function
     owner = os.getpid()
 
     def step() -> object:
@@ -127,8 +127,8 @@ def _deferred_message(target: str, kind: str) -> str:
     article = "an" if kind.startswith("async") else "a"
     how = "iterates over it" if "generator" in kind else "awaits it, with asyncio.run"
     return (
-        f"{target}: a call only returns {article} {kind} and runs nothing: "
-        f"name a plain function that {how}"
+        f"{target}: a call only returns {article} {kind} and does not run it: "
+        f"use a plain function that {how}"
     )
 
 
@@ -159,7 +159,7 @@ def exit_status(error: SystemExit) -> int:
 
 
 class ScriptFailed(TracekitError):
-    """A script failed, or exited with a status other than 0, which is its `status`."""
+    """A script failed, or exited with a nonzero `status`."""
 
     def __init__(self, message: str, status: int = _FAILED) -> None:
         self.status = status
@@ -202,7 +202,7 @@ def run_script(script: str, arguments: Sequence[str]) -> None:
 
 
 def _print_traceback(script: str, error: BaseException) -> None:
-    """Prints it as Python would, from the script's own frames on."""
+    """Prints the traceback as Python would, starting at the script's frames."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename != script:
         frames = frames.tb_next
@@ -213,7 +213,7 @@ def _print_traceback(script: str, error: BaseException) -> None:
 
 @contextmanager
 def restored_streams() -> Iterator[None]:
-    """Restores standard output and error afterwards if the code replaced or closed them."""
+    """Restores standard output and error if the code replaced or closed them."""
     streams = {1: sys.stdout, 2: sys.stderr}
     copies = {}
     for number in streams:
@@ -228,7 +228,7 @@ def restored_streams() -> Iterator[None]:
         for number, copy in copies.items():
             os.dup2(copy, number)
             os.close(copy)
-        sys.stdout, sys.stderr = (_reopen(*each) for each in streams.items())
+        sys.stdout, sys.stderr = (_reopen(*item) for item in streams.items())
 
 
 def _reopen(number: int, stream: Any) -> IO[str]:

@@ -1,4 +1,4 @@
-"""Runs a workload under torch.profiler; the trace states how much the profiler slowed it."""
+"""Runs a workload under torch.profiler; the trace records how much the profiler slowed it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tracekit.workloads import WORKLOADS
 if TYPE_CHECKING:
     import torch
 
-# On a GPU, the sizes of the published A100 walkthrough; on a CPU, a step takes milliseconds.
+# GPU sizes are from the published A100 walkthrough; CPU sizes give steps of milliseconds.
 _GPU_DEFAULTS: dict[str, int | str] = {
     "batch": 64, "seq": 128, "dim": 768, "hidden": 3072, "dtype": "bf16",
 }  # fmt: skip
@@ -44,7 +44,7 @@ _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
 class Options(Struct, frozen=True):
-    """What to run and what to record; None means the device's default."""
+    """Options for running and recording; None means the device's default."""
 
     batch: int | None = None
     seq: int | None = None
@@ -71,7 +71,7 @@ class Options(Struct, frozen=True):
             raise TracekitError("batch, seq, dim and hidden must be at least 1")
         if self.dtype is not None and self.dtype not in _DTYPES:
             raise TracekitError(
-                f"no dtype is named {self.dtype!r}: use one of {', '.join(_DTYPES)}"
+                f"there is no dtype {self.dtype!r}: use one of {', '.join(_DTYPES)}"
             )
 
 
@@ -215,21 +215,23 @@ def parameters_of(target: str, options: Options, device: torch.device) -> dict[s
     if target not in WORKLOADS:
         similar = suggestion(target, WORKLOADS) or "; `tracekit workloads` lists them"
         raise TracekitError(
-            f"no workload is named {target!r}{ended(similar)} Your own are script.py or "
+            f"there is no workload named {target!r}{ended(similar)} Your own are script.py or "
             "module:function"
         )
     sizes = _sizes(target, options, device)
     names = WORKLOADS[target].sizes
-    found = {size: sizes[size] for size in (*names, "dtype")}
+    parameters = {size: sizes[size] for size in (*names, "dtype")}
     if "hidden" in names:
-        found["activation"] = options.activation
-    return found | {"device": device.type}
+        parameters["activation"] = options.activation
+    return parameters | {"device": device.type}
 
 
 def _sizes(target: str, options: Options, device: torch.device) -> dict[str, int | str]:
     entry, on_cpu = WORKLOADS[target], device.type == "cpu"
-    usual, own = (_CPU_DEFAULTS, entry.on_cpu) if on_cpu else (_GPU_DEFAULTS, entry.on_gpu)
-    defaults = usual | dict(own)
+    usual, workload_defaults = (
+        (_CPU_DEFAULTS, entry.on_cpu) if on_cpu else (_GPU_DEFAULTS, entry.on_gpu)
+    )
+    defaults = usual | dict(workload_defaults)
     return defaults | {k: v for k in defaults if (v := getattr(options, k)) is not None}
 
 
@@ -262,9 +264,11 @@ def prepare(target: str, options: Options) -> Runnable:
         workload = WORKLOADS[target].build(shape)
         error, limit = error_of(workload, dtype)
     except Exception as failure:
-        # A workload that refuses raises ValueError with its reason as a sentence.
-        own = isinstance(failure, ValueError)
-        raise CannotRun(target, str(failure) if own else first_line(failure)) from failure
+        # A workload that cannot run raises ValueError with a sentence.
+        is_workloads_own = isinstance(failure, ValueError)
+        raise CannotRun(
+            target, str(failure) if is_workloads_own else first_line(failure)
+        ) from failure
     if not error <= limit:
         reason = f"off by {error:.2g} of the largest value; {limit:.2g} is allowed"
         raise WrongAnswer(target, reason, "wrong answer")
@@ -280,10 +284,10 @@ def prepare(target: str, options: Options) -> Runnable:
 
 
 def check_compiler(target: str, device: torch.device) -> None:
-    """Raises CannotRun where torch.compile needs a C++ compiler that is not there."""
+    """Raises CannotRun if torch.compile needs a C++ compiler and there is none."""
     if device.type == "cpu":
         compilers = [os.environ.get("CXX", ""), "g++", "clang++"]
-        if not any(shutil.which(each) for each in compilers if each):
+        if not any(shutil.which(compiler) for compiler in compilers if compiler):
             raise CannotRun(target, "torch.compile needs a C++ compiler (g++ or clang++)")
 
 

@@ -1,4 +1,4 @@
-"""The command line, `tracekit COMMAND`. Each module parses options, calls the library, prints."""
+"""The command line, `tracekit COMMAND`. Modules parse options, call the library and print."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tracekit.text import ended, printable, shown
 from tracekit.version import DISTRIBUTION, __version__
 
 _FAILED, _INTERRUPTED = 2, 130
-# The longest description of a command in the list of all commands.
+# Longest description of a command in `tracekit --help`, in characters.
 _MOST_TEXT = 100
 # The commands, grouped by the user's purpose, with the module of each and an example.
 _GROUPS = {
@@ -65,19 +65,23 @@ _COMMANDS = {name: each for group in _GROUPS.values() for name, each in group.it
 
 
 class _ReaderGone(Exception):
-    """The reader of standard output has closed it."""
+    """Standard output was closed by its reader."""
 
 
 class _Commands(click.Group):
-    """The commands, whose help ends with an example. The module of each is imported on use."""
+    """The commands. Each command's help ends with an example; its module is imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, names in _GROUPS.items():
-            found = [self.get_command(ctx, name) for name in names]
-            rows = [(str(each.name), each.get_short_help_str(_MOST_TEXT)) for each in found if each]
+            commands = [self.get_command(ctx, name) for name in names]
+            rows = [
+                (str(command.name), command.get_short_help_str(_MOST_TEXT))
+                for command in commands
+                if command
+            ]
             with formatter.section(title):
                 formatter.write_dl(rows)
 
@@ -85,11 +89,11 @@ class _Commands(click.Group):
         if cmd_name in _COMMANDS and cmd_name not in self.commands:
             module, example = _COMMANDS[cmd_name]
             members = vars(import_module(f"tracekit.commands.{module}")).values()
-            commands = (each for each in members if isinstance(each, click.Command))
-            found = next(each for each in commands if each.name == cmd_name)
+            commands = (member for member in members if isinstance(member, click.Command))
+            command = next(each for each in commands if each.name == cmd_name)
             line = f"tracekit {cmd_name} {example}".rstrip()
-            found.epilog = "\n\n".join(filter(None, (found.epilog, f"\b\nExample:\n  {line}")))
-            self.add_command(found)
+            command.epilog = "\n\n".join(filter(None, (command.epilog, f"\b\nExample:\n  {line}")))
+            self.add_command(command)
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(
@@ -113,7 +117,7 @@ class _Commands(click.Group):
 
 
 def _may_be_trace(word: str) -> bool:
-    """Whether a word that names no command is a file, or looks like the name of one."""
+    """Whether a word that is not a command is a file, or looks like a file name."""
     from tracekit.trace.paths import stem
 
     return word == "-" or Path(word).exists() or "/" in word or stem(word) != word
@@ -134,14 +138,14 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Runs the command line and exits: 0 for success, 2 for wrong use or bad input.
+    """Runs the command line and exits: 0 for success, 2 for usage errors or bad input.
 
     Some commands exit with 1 to report a result, such as `diff --fail-if`.
     """
     _occupy_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Characters that the terminal's encoding lacks are shown as question marks.
+            # Characters missing from the terminal's encoding are shown as question marks.
             stream.reconfigure(errors="replace")
     for other in foreign_packages(Path(__file__).parents[2]):
         _complain(
@@ -177,20 +181,20 @@ def main() -> None:
 
 
 def foreign_packages(folder: Path) -> list[str]:
-    """The names and versions of other distributions that have put files into the package
-    `tracekit` in this folder of packages."""
-    found = []
-    for each in sorted(folder.glob("tracekit*.dist-info")):
+    """Names and versions of other distributions that installed files into the package
+    `tracekit` in this site-packages folder."""
+    packages = []
+    for metadata in sorted(folder.glob("tracekit*.dist-info")):
         with suppress(OSError, ValueError):
-            if "\ntracekit/__init__.py," in "\n" + (each / "RECORD").read_text("utf-8"):
-                found.append(each.stem.replace("-", " ").replace("_", "-"))
-    return found
+            if "\ntracekit/__init__.py," in "\n" + (metadata / "RECORD").read_text("utf-8"):
+                packages.append(metadata.stem.replace("-", " ").replace("_", "-"))
+    return packages
 
 
 def _occupy_closed_streams() -> None:
     """Occupies the file descriptors of closed standard streams.
 
-    Otherwise a file opened later would take one of them, and receive what is printed.
+    Otherwise a file opened later could get one of them and receive printed output.
     """
     while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
@@ -201,12 +205,12 @@ def _occupy_closed_streams() -> None:
 
 
 def _forget_output() -> None:
-    """Discards unwritten output, so that Python does not try to write it again when it ends."""
+    """Discards unwritten output, so that Python does not write it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _usage(error: click.ClickException) -> str:
-    """What was wrong, and where the right use is described."""
+    """The usage error, and where to find help."""
     message = error.format_message()
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return message

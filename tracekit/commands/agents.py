@@ -1,4 +1,4 @@
-"""What agents use: mcp serves traces to one, skill teaches it tracekit."""
+"""Commands for agents: mcp serves traces to an agent, skill teaches it tracekit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracekit.reporters.written import CommandResult
 from tracekit.text import printable
 
 _SKILLS = ".claude/skills"
-# A skill is shorter; of a larger file, the difference shows no more.
+# At most this many bytes of an existing file are compared; a skill is shorter.
 _MOST_COMPARED = 1 << 20
 
 
@@ -35,10 +35,10 @@ _MOST_COMPARED = 1 << 20
 def mcp(
     folders: tuple[str, ...], keep: int, timeout_s: float, max_characters: int, request: Request
 ) -> None:
-    """Serve traces in FOLDERs to an agent, by the Model Context Protocol.
+    """Serve the traces in FOLDERs to an agent over the Model Context Protocol.
 
-    The agent starts this command and speaks with it over standard input and output. It can read
-    traces, databases and lakes in these folders, and nothing else; it cannot write.
+    The agent starts this command and talks to it over standard input and output. It can only read
+    traces, databases and lakes in these folders.
     """
     from tracekit.agents.traces import Folders, Opened
 
@@ -57,8 +57,8 @@ def mcp(
 def skill() -> None:
     """Teach a coding agent to use tracekit.
 
-    The skill says which command answers what, how to read a verdict, and how to go on from a
-    diagnosis to a fix that is checked. (`tracekit mcp` lets an agent ask without a shell.)
+    The skill says which command answers which question, how to read a verdict, and how to get from
+    a diagnosis to a verified fix. (`tracekit mcp` serves agents that have no shell.)
     """
 
 
@@ -69,7 +69,7 @@ def skill() -> None:
 def install(folder: str, force: bool) -> CommandResult:
     """Write DIR/tracekit/SKILL.md, where agents look for skills.  [default: .claude/skills]
 
-    If another text is there, this shows the difference, and writes only with --force.
+    If a different file exists, this shows the difference, and replaces it only with --force.
     """
     from importlib.resources import files
 
@@ -88,20 +88,20 @@ def install(folder: str, force: bool) -> CommandResult:
 
 
 def _require_same(path: Path, text: str) -> None:
-    """Shows how a file differs from the text that is to replace it.
+    """Shows how a file differs from the text that will replace it.
 
     Raises:
-        TracekitError: when it does.
+        TracekitError: when they differ.
     """
     from difflib import unified_diff
 
     if not path.is_file():
         return
     with explained(f"{path}: cannot be read", OSError), path.open("rb") as file:
-        there = file.read(_MOST_COMPARED).decode("utf-8", "replace")
-    if there == text:
+        existing = file.read(_MOST_COMPARED).decode("utf-8", "replace")
+    if existing == text:
         return
     pair = (str(path), "tracekit's")
-    for line in unified_diff(there.splitlines(), text.splitlines(), *pair, lineterm=""):
+    for line in unified_diff(existing.splitlines(), text.splitlines(), *pair, lineterm=""):
         click.echo(printable(line), err=True)
     raise TracekitError(f"{path}: differs from tracekit's, as shown: --force replaces it")

@@ -1,4 +1,4 @@
-"""What bounds a run, and what to change: analyze, advise; and pages of charts: report, demo."""
+"""What limits a run, and what to change: analyze, advise; and pages of charts: report, demo."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -17,9 +16,6 @@ from tracekit.commands.options import Request, json_option, option
 from tracekit.errors import TracekitError, needing
 from tracekit.reporters.written import CommandResult, print_outputs
 from tracekit.text import printable, size
-
-if TYPE_CHECKING:
-    pass
 
 _DEMO = Path(__file__).parents[1] / "demo.json.gz"
 
@@ -41,10 +37,10 @@ def analyze(
     trace_id: int | None,
     request: Request,
 ) -> None:
-    """Tell whether overhead or compute bounds a run, and why, on one screen.
+    """Diagnose whether a run is overhead- or compute-bound, and why.
 
-    TRACE may also be a DB, or a folder. Give the traces of all ranks of a run together: then it
-    also tells who waits for whom.
+    TRACE may also be a DB or a folder. Given the traces of all ranks of a run, it also shows which
+    ranks wait for which.
     """
     from tracekit.verdict.model import SCHEMA
     from tracekit.verdicts import verdict_together
@@ -102,8 +98,8 @@ def advise(
 ) -> None:
     """List what to change in a run, where, and what each change would save.
 
-    TRACE may also be a DB, or the traces of several ranks. Each line is priced by a replay with
-    that change alone; below them is what the best of them save together.
+    TRACE may also be a DB, or the traces of several ranks. Each saving is estimated by replaying
+    the run with that change alone; the last line is what the best changes save together.
     """
     from tracekit.database.remedies import all_remedies, remedy
     from tracekit.reporters import advise as reporter
@@ -115,7 +111,7 @@ def advise(
     if not traces:
         raise click.UsageError("Missing argument 'TRACE' (or --how NAME).")
     if (last := traces[-1]) in all_remedies() and not Path(last).exists():
-        raise TracekitError(f"{last}: is a remedy; `tracekit advise --how {last}` tells of it")
+        raise TracekitError(f"{last}: is a remedy; `tracekit advise --how {last}` describes it")
     with request.open(*traces) as run:
         chosen, why = to_advise(run.session, trace_id)
         if why:
@@ -140,13 +136,13 @@ def report(
     trace_ids: tuple[int, int] | None,
     request: Request,
 ) -> CommandResult:
-    """Write a page of charts that needs nothing but a browser.
+    """Write a page of charts for any browser.
 
     For one trace, the page shows its verdict and where the time went. For two, or for two traces
     of a DB (--trace-ids), it shows what changed from the first to the second. For several, such as
-    the ranks of a job, it shows who waits for whom, and has a page for as many as fit. For a lake,
-    it shows what costs most over all runs; for a sweep's DB, what bounds and what is fastest, by
-    size. The page can be mailed and opened without a network. Needs the extra `report`.
+    the ranks of a job, it shows which ranks wait for which, and has a page for as many as fit. For
+    a lake, it shows what costs most over all runs; for a sweep's DB, the bound and the fastest
+    variant by size. The page is one file and needs no network. Needs the extra `report`.
     """
     from tracekit.commands.diff import open_pair
     from tracekit.files import named_or_own, require_writable
@@ -195,10 +191,10 @@ def _written(output: str, opening: bool) -> CommandResult:
 @option("-o --output", "The HTML file to write.  [default: tracekit-demo.html]")
 @option("--no-open is_quiet", "Do not open the page in a browser.", is_flag=True)
 def demo(output: str | None, is_quiet: bool) -> None:
-    """Show what tracekit says of a trace that comes with it.
+    """Analyze the bundled example trace.
 
-    It is `tracekit capture train-step` on an NVIDIA H100, at a small size. Needs no GPU, no
-    PyTorch, and no trace of yours. The page of charts needs the extra `report`.
+    It was recorded by `tracekit capture train-step` on an NVIDIA H100, at a small size. The demo
+    needs no GPU and no PyTorch. The page of charts needs the extra `report`.
     """
     from tracekit.files import named_or_own, require_writable
     from tracekit.opening import load
@@ -216,17 +212,17 @@ def demo(output: str | None, is_quiet: bool) -> None:
         except TracekitError as error:
             if not isinstance(error.__cause__, ImportError):
                 raise
-            click.echo(f"The page of charts is left out: {error}")
+            click.echo(f"The page of charts was not written: {error}")
             return
     print_outputs(_written(output, not is_quiet), as_json=False)
 
 
 @contextmanager
 def _without_unused_formats() -> Iterator[None]:
-    """Keeps jsonschema, which Altair imports, from preparing checks that no report needs.
+    """Keeps jsonschema, which Altair imports, from loading format checks that reports do not use.
 
-    Where the package is installed, as with Jupyter, importing its grammar of addresses takes
-    longer than a report. jsonschema does without it:
+    If this package is installed, as with Jupyter, importing its grammar of addresses takes longer
+    than a report. jsonschema works without it:
     https://github.com/python-jsonschema/jsonschema/blob/main/jsonschema/_format.py
     """
     name = "rfc3987_syntax"

@@ -25,17 +25,22 @@ from tracekit.workloads import WORKLOADS
 @option(
     "-o --output",
     "What to write: a trace (.json, .json.gz, .json.zst), a database (.duckdb), or - for a trace "
-    "on standard output; of a server, the folder that it writes to.  [default: WORKLOAD.json.gz]",
+    "on standard output; with --server, the folder that it writes to.  [default: WORKLOAD.json.gz]",
 )
 @option(
     "--with profiler",
-    "Record a program with this profiler, which has to be installed, instead of torch.profiler.",
+    "Record a program with this profiler instead of torch.profiler. It must be installed.",
     click.Choice(("nsys", "rocprofv3")),
 )
 @option("--server", "Profile a running server, such as vLLM or SGLang, at this URL.")
-@option("--steps", "Steps that a server records, if it counts them.", int, default=5)
-@option("--seconds", "Tell a server to stop after this time.", seconds, default=1)
-@option("--timeout timeout_s", "Wait this long for a server's traces, in s.", seconds, default=1800)
+@option("--steps", "Number of steps to record, if the server counts steps.", int, default=5)
+@option("--seconds", "Stop the server's profiler after this time.", seconds, default=1)
+@option(
+    "--timeout timeout_s",
+    "Wait up to this many seconds for the server's traces.",
+    seconds,
+    default=1800,
+)
 @options.size_options
 @option("--shapes/--no-shapes", "Record input shapes.", default=True)
 @option("--stacks/--no-stacks", "Record Python stacks.", default=False)
@@ -57,19 +62,19 @@ def capture(
     The same steps are also timed without the profiler, and both times go into the trace.
 
     WORKLOAD can also be a script: `tracekit capture train.py -o t.json.gz -- ARGUMENTS` runs it
-    unchanged and records all of it; a status other than 0 is passed on, and nothing is written. In
-    a distributed run each rank writes its own file.
+    unchanged and records all of it. If it fails, its exit status is passed on and nothing is
+    written. In a distributed run each rank writes its own file.
 
     With --with nsys or --with rocprofv3, any program can be recorded:
-    `tracekit capture --with nsys -o run.duckdb -- python train.py ARGUMENTS`. It is started by that
-    profiler, and what was recorded is loaded when it ends, or when Ctrl-C ends it.
+    `tracekit capture --with nsys -o run.duckdb -- python train.py ARGUMENTS`. The profiler
+    starts the program; its recording is loaded when the program ends or Ctrl-C stops it.
 
-    With --server URL no program is run: a server that answers requests is profiled for a few steps,
-    and the command ends when the traces of all its ranks are whole.
+    With --server URL, a server that is answering requests is profiled for a few steps. The command
+    ends when the traces of all its ranks are complete.
     """
     other = profiler if server is None else "a server"
     if how["labels"] and other:
-        raise TracekitError(f"{other} writes its traces itself: give --label to `lake add`")
+        raise TracekitError(f"{other} writes its own traces: pass --label to `lake add` instead")
     when = [how.pop(each) for each in ("steps", "seconds", "timeout_s")]
     if server is not None:
         return _of_server(server, output, when, how)
@@ -85,7 +90,7 @@ def capture(
 
     is_script = workload.endswith(".py")
     if arguments and not is_script:
-        raise TracekitError(f"only a script takes arguments: {' '.join(arguments)}")
+        raise TracekitError(f"only a script can take arguments: {' '.join(arguments)}")
     name = workload.rsplit("/", 1)[-1].removesuffix(".py") if is_script else shown(workload)
     to = named_or_own(output, name.replace(":", ".") + ".json.gz")
     is_piped = to == "-"
@@ -105,7 +110,7 @@ def capture(
                 click.echo(f"note: {timed.note}", err=True)
             written = timed.path
             alone, profiled = map(duration, (timed.unprofiled_step_ns, timed.profiled_step_ns))
-            done = f"a step takes {alone}, under the profiler {profiled}"
+            done = f"a step takes {alone}, and {profiled} under the profiler"
     to = "-" if is_piped else str(written)
     return CommandResult().add(to, says=done)
 
@@ -120,7 +125,7 @@ def _by_other(
     traces, is_ended = record(profiler, program, written, how)
     with traces:
         events = sum(row["events"] for row in traces.traces())
-    until = "until it was interrupted" if is_ended else "to its end"
+    until = "until interrupted" if is_ended else "to its end"
     says = f"recorded by {profiler} {until}, {counted(events, 'event')}"
     return CommandResult().add(written, events, "events", says=says)
 
@@ -132,16 +137,16 @@ def _of_server(url: str, output: str | None, when: list[Any], how: dict[str, Any
     folder = next(filter(None, given), None)
     if folder is None or not Path(folder).is_dir():
         raise TracekitError("--server needs the folder that the server writes traces to: -o FOLDER")
-    found = Server(url, Path(folder)).capture(*when, stacks=how["stacks"], shapes=how["shapes"])
+    traces = Server(url, Path(folder)).capture(*when, stacks=how["stacks"], shapes=how["shapes"])
     written = CommandResult()
-    for path in found:
+    for path in traces:
         written.add(path, says=size(path.stat().st_size))
     return written
 
 
 def _refuse(workload: str, call: str) -> int:
     what = "replaces" if "exec" in call else "ends"
-    instead = "capture the program it starts" if "exec" in call else "return, or use sys.exit"
+    instead = "capture the program that it starts" if "exec" in call else "return, or use sys.exit"
     line = f"tracekit: {workload}: {call} {what} the process before a trace is written: {instead}"
     with suppress(OSError, ValueError):
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""tracekit completion, and what it completes. No heavy import: each key waits."""
+"""tracekit completion, and the completers. Imports must stay light: they run at each Tab."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what makes SHELL complete tracekit's commands, questions and files.
+    """Print a completion script for SHELL.
 
     \b
     bash: echo 'eval "$(tracekit completion bash)"' >> ~/.bashrc
@@ -29,12 +29,12 @@ def completion(shell: str) -> None:
 
 
 def questions(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
-    """A file, then the names of questions; before `--explain`, a question alone."""
+    """A file, then the names of questions; before `--explain`, only a question."""
     from tracekit.database import catalog
 
     if _question(ctx) or not (typed or _given(ctx)):
         return _file(typed)
-    named = _starting(typed, ((each.name, each.question) for each in catalog.queries().values()))
+    named = _starting(typed, ((query.name, query.question) for query in catalog.queries().values()))
     return named or _file(typed)
 
 
@@ -47,11 +47,12 @@ def parameters(ctx: click.Context, param: click.Parameter, typed: str) -> list[C
 
 
 def columns(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
-    """The columns of the named question, after those already typed."""
+    """The columns of the named question that are not typed yet."""
     question = _question(ctx)
     before = typed[: typed.rfind(",") + 1]
     return _starting(
-        typed, ((before + each.name, each.help) for each in question.columns) if question else ()
+        typed,
+        ((before + column.name, column.help) for column in question.columns) if question else (),
     )
 
 
@@ -59,8 +60,8 @@ def programs(ctx: click.Context, param: click.Parameter, typed: str) -> list[Com
     """The workloads, and scripts."""
     from tracekit.workloads import WORKLOADS
 
-    found = _starting(typed, ((name, entry.summary) for name, entry in WORKLOADS.items()))
-    return found or _file(typed)
+    items = _starting(typed, ((name, entry.summary) for name, entry in WORKLOADS.items()))
+    return items or _file(typed)
 
 
 def remedies(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
@@ -68,7 +69,7 @@ def remedies(ctx: click.Context, param: click.Parameter, typed: str) -> list[Com
 
 
 def changes(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
-    """The changes that a replay knows; a factor follows the `*`."""
+    """The changes that a replay can make; a factor follows the `*`."""
     from tracekit.causes import CAUSES
     from tracekit.replay.grammar import PATTERNS
 
@@ -81,7 +82,7 @@ def changes(ctx: click.Context, param: click.Parameter, typed: str) -> list[Comp
 
 
 def _before_colon(ctx: click.Context, typed: str) -> tuple[str, str]:
-    """The text before the typed word up to a colon: bash splits `a:b` into three words."""
+    """The part of the typed word up to its last colon: bash splits `a:b` into three words."""
     words = [*(ctx.params.get("changes") or ()), typed]
     if typed == ":" and len(words) > 1:
         return f"{words[-2]}:", ""
@@ -97,7 +98,7 @@ def _remedies() -> list[str]:
 
 
 def _given(ctx: click.Context) -> tuple[str, ...]:
-    """The arguments so far. click leaves them in `args` after an option that lacks its value."""
+    """The arguments typed so far. click leaves them in `args` after an option without a value."""
     return tuple(ctx.params.get("arguments") or ctx.args)
 
 

@@ -1,5 +1,4 @@
-"""Comparisons: of two runs, with a baseline, of a lake's runs, and with HTA: diff, baseline,
-history, fleet, crosscheck."""
+"""Commands that compare: diff, baseline, history, fleet, crosscheck."""
 
 from __future__ import annotations
 
@@ -20,16 +19,17 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"\w[\w.-]*")
 _OWN_FOLDER = ".tracekit/baselines"
-_FOLDER = option("--dir folder", "Where baselines are kept.", default=_OWN_FOLDER)
+_FOLDER = option("--dir folder", "The folder of baselines.", default=_OWN_FOLDER)
 
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="A [B]")
 @json_option
-@option("--markdown", "Print Markdown, for a comment on a pull request.", is_flag=True)
+@option("--markdown", "Print Markdown for a pull request comment.", is_flag=True)
 @options.gate_options(
-    "Exit with 1 if this SQL condition is true. It compares a and b, each with the columns of the "
-    "query run_metrics, such as 'b.span_ns > 1.05 * a.span_ns'."
+    "Exit with status 1 if this SQL condition is true, such as 'b.span_ns > 1.05 * a.span_ns'. a "
+    "and b "
+    "have the columns of the query run_metrics."
 )
 @option("--trace-ids", "Traces to compare.", int, nargs=2, default=(1, 2))
 @options.resource_options
@@ -44,9 +44,9 @@ def diff(
 ) -> int:
     """Compare two runs.
 
-    Compares B with A (each a trace or DB), or two traces of the DB A (--trace-ids). Times and
-    counts are per step; the waterfall compares the median steps. Given two folders of ranks, or
-    runs of lakes, it compares the runs first, then the rank that sets the pace.
+    Compare B with A (each a trace or DB), or two traces in the DB A (--trace-ids). Times and
+    counts are per step; the waterfall compares the median steps. For two folders of ranks, or two
+    runs in lakes, the runs are compared first, then the rank that sets the pace.
     """
     from tracekit.reporters import diff as reporter
 
@@ -54,38 +54,42 @@ def diff(
         raise TracekitError("choose one of --json and --markdown")
     pair = open_pair(runs, trace_ids, request.resources)
     with pair.database:
-        found = pair.diff(top)
-        failed = [each for each in conditions if pair.fails(each)]
+        changes = pair.diff(top)
+        failed = [condition for condition in conditions if pair.fails(condition)]
     if markdown:
-        click.echo(reporter.markdown(found, top), nl=False)
+        click.echo(reporter.markdown(changes, top), nl=False)
     else:
-        options.show(found, as_json, reporter.render)
+        options.show(changes, as_json, reporter.render)
     return options.status_of(failed)
 
 
 def open_pair(runs: tuple[str, ...], trace_ids: tuple[int, int], resources: Resources) -> Pair:
-    """Opens what is compared: two traces or runs, or the one database that holds both traces.
+    """Opens the two traces or runs to compare, or the one database that holds both traces.
 
     Raises:
-        TracekitError: when they are not two, or cannot be read.
+        TracekitError: when there are not exactly two, or one cannot be read.
     """
     from tracekit.compare.diff import Pair
     from tracekit.lake.layout import may_be_lake
 
-    lakes = [may_be_lake(each) for each in runs]
+    lakes = [may_be_lake(run) for run in runs]
     if len(runs) > 2:
-        raise TracekitError("give two traces to compare, or one database that holds both")
+        raise TracekitError("give two traces to compare, or one database with two traces")
     if len(runs) == 1:
         from tracekit.opening import open_any
 
         opened = open_any(runs[0], resources)
         if trace_ids == (1, 2) and len(opened.trace_ids()) == 1:
             opened.close()
-            raise TracekitError(f"{opened.name}: holds one trace: name another to compare it with")
+            raise TracekitError(
+                f"{opened.name} holds only one trace: give a second one to compare it with"
+            )
         return Pair(opened, *trace_ids)
     if any(lakes):
         if not all(lakes):
-            raise TracekitError("compare two lakes, or two traces: add the trace to a lake first")
+            raise TracekitError(
+                "a lake and a trace cannot be compared: add the trace to a lake first"
+            )
         from tracekit.lake import comparing
 
         pair = comparing.open_pair(runs[0], runs[1], resources)
@@ -130,16 +134,17 @@ def _open_two(a: str, b: str, trace_ids: tuple[int, int], resources: Resources) 
 @click.argument("lake", metavar="LAKE")
 @json_option
 @options.gate_options(
-    "Exit with 1 if this SQL condition is true of the last run (b) and of the one with the median "
-    "step among those before (a), such as 'b.span_ns > 1.05 * a.span_ns'."
+    "Exit with status 1 if this SQL condition is true, such as 'b.span_ns > 1.05 * a.span_ns'. b "
+    "is the "
+    "last run, a the run with the median step among the earlier ones."
 )
 @options.threshold_options
 def history(
     lake: str, as_json: bool, top: int, conditions: tuple[str, ...], request: Request
 ) -> int:
-    """Tell how the step of a lake's runs changed over time, and what changed.
+    """Show how step time changed across a lake's runs, and what changed with it.
 
-    The step of a run is the median over its ranks of their median steps.
+    A run's step time is the median of its ranks' median steps.
     """
     from tracekit.lake import comparing as library
     from tracekit.lake.reading import open_lake
@@ -147,9 +152,9 @@ def history(
 
     with open_lake(lake, request.resources) as opened, opened.judging(request.thresholds):
         options.tell_notes(opened)
-        found = library.history(opened, top)
+        changes = library.history(opened, top)
         failed = library.last_failing(opened, conditions)
-    options.show(found, as_json, reporter.render_history)
+    options.show(changes, as_json, reporter.render_history)
     return options.status_of(failed)
 
 
@@ -158,10 +163,10 @@ def history(
 @json_option
 @options.threshold_options
 def fleet(lake: str, as_json: bool, request: Request) -> None:
-    """Tell what costs most over all runs of a lake, which hosts are slow, and what changed when.
+    """Show what costs most across a lake's runs, which hosts are slow, and when things changed.
 
-    Each change comes with the labels that changed with it (`tracekit lake add --label`).
-    `tracekit report LAKE` writes the same as a page.
+    Each change is listed with the labels that changed at the same time (`tracekit lake add
+    --label`). `tracekit report LAKE` writes the same as an HTML page.
     """
     from tracekit.lake.fleet import fleet as library
     from tracekit.lake.reading import open_lake
@@ -169,8 +174,8 @@ def fleet(lake: str, as_json: bool, request: Request) -> None:
 
     with open_lake(lake, request.resources) as opened, opened.judging(request.thresholds):
         options.tell_notes(opened)
-        found = library(opened)
-    options.show(found, as_json, reporter.render)
+        findings = library(opened)
+    options.show(findings, as_json, reporter.render)
 
 
 @click.command()
@@ -181,7 +186,7 @@ def crosscheck(trace: str, as_json: bool, request: Request) -> int:
     """Compare tracekit's numbers with HolisticTraceAnalysis's.
 
     TRACE is a .json or .json.gz file. The exit status is 1 if HolisticTraceAnalysis's numbers
-    differ from those that its own rules give.
+    differ from what its own rules give.
     """
     from tracekit.compare import crosscheck as library
     from tracekit.compare import hta
@@ -196,9 +201,9 @@ def crosscheck(trace: str, as_json: bool, request: Request) -> int:
 
 @click.group()
 def baseline() -> None:
-    """Keep a trace by a name, and compare later ones with it.
+    """Save a trace as a named baseline, and compare later traces with it.
 
-    The GitHub Action of the repository (action.yml) does both for pull requests.
+    tracekit's GitHub Action (action.yml) does both for pull requests.
     """
 
 
@@ -209,7 +214,7 @@ def baseline() -> None:
 @options.resource_options
 @options.writing
 def save(name: str, trace: str, folder: str, request: Request) -> CommandResult:
-    """Make TRACE the baseline NAME, in place of an older one."""
+    """Save TRACE as the baseline NAME, replacing an older one."""
     from tracekit.database.export import export
     from tracekit.files import require_unlinked, writing_to
     from tracekit.opening import open_any
@@ -222,7 +227,9 @@ def save(name: str, trace: str, folder: str, request: Request) -> CommandResult:
     return CommandResult().add(path, count, "events")
 
 
-@baseline.command(params=[each for each in diff.params if each.name not in ("runs", "trace_ids")])
+@baseline.command(
+    params=[parameter for parameter in diff.params if parameter.name not in ("runs", "trace_ids")]
+)
 @click.argument("name")
 @click.argument("trace")
 @_FOLDER
@@ -231,11 +238,15 @@ def compare(context: click.Context, /, name: str, trace: str, folder: str, **giv
     """Compare TRACE with the baseline NAME, as `tracekit diff` does."""
     path = _path(name, folder)
     if not path.exists():
-        raise TracekitError(f"{path}: no such baseline: `tracekit baseline save {name}` makes one")
+        raise TracekitError(
+            f"{path}: no such baseline: create it with `tracekit baseline save {name}`"
+        )
     return context.invoke(diff, runs=(str(path), trace), trace_ids=(1, 2), **given)
 
 
 def _path(name: str, folder: str) -> Path:
     if not _NAME.fullmatch(name):
-        raise TracekitError(f"{name!r} names no baseline: take letters, digits, _, . and -")
+        raise TracekitError(
+            f"{name!r} is not a valid baseline name: use letters, digits, _, . and -"
+        )
     return Path(folder) / f"{name}.json.gz"

@@ -17,9 +17,9 @@ from tracekit.text import counted
 @click.argument("source", metavar="TRACE|DB")
 @option(
     "-o --output",
-    "The file to write; a trace that ends in .gz or .zst is compressed. FILE.xlsx is a workbook "
-    "of Excel: verdict, advice, kernels, operators, launches, gaps, and, for several traces, "
-    "ranks.",
+    "The file to write. A trace whose name ends in .gz or .zst is compressed; FILE.xlsx is an "
+    "Excel workbook: verdict, advice, kernels, operators, launches, gaps, and, for several "
+    "traces, ranks.",
     required=True,
 )
 @option(
@@ -38,7 +38,7 @@ def export(
 ) -> CommandResult:
     """Write a trace as JSON, as it was loaded, its flame graph for other tools, or a workbook.
 
-    A part of a large trace, such as --step 12, opens in Perfetto where the whole does not.
+    If a trace is too large for Perfetto, a part of it may open, such as --step 12.
     """
     from tracekit.ingest.resources import Resources
     from tracekit.opening import open_any
@@ -46,10 +46,11 @@ def export(
 
     chosen = Export(output, request.part, form, weight)
     with open_any(source, Resources(), output) as opened:
-        found = chosen.write(opened)
+        exported = chosen.write(opened)
         if chosen.is_workbook:
             options.tell_errors(opened)
-    return CommandResult().add(output, found.count, found.unit, says=", ".join(found.names))
+    names = ", ".join(exported.names)
+    return CommandResult().add(output, exported.count, exported.unit, says=names)
 
 
 @click.command()
@@ -60,10 +61,10 @@ def export(
 def annotate(trace: str, output: str, request: Request) -> CommandResult:
     """Write TRACE with tracekit's findings drawn in, for Perfetto.
 
-    Added are tracks of queue depth, busy share, copy bandwidth, idle gaps by cause, the critical
-    path with arrows, and where the fix list would change the program, at which price. The trace's
-    own events stay as they are, byte for byte, and tracekit leaves out the added ones when it loads
-    the file. The traces of a directory, an archive or a DB become one file, on one clock.
+    It adds tracks for queue depth, busy share, copy bandwidth, idle gaps by cause, the critical
+    path with arrows, and the places and savings of the fix list. The trace's own events stay the
+    same, byte for byte, and tracekit ignores the added events when it loads the file. The traces of
+    a directory, an archive or a DB become one file, on one clock.
     """
     from tracekit.files import require_writable
     from tracekit.opening import files_named
@@ -78,11 +79,11 @@ def annotate(trace: str, output: str, request: Request) -> CommandResult:
 
 @click.command("open")
 @click.argument("trace")
-@option("--plain", "Open the trace as it is, without tracekit's tracks.", is_flag=True)
+@option("--plain", "Open the trace without tracekit's tracks.", is_flag=True)
 @option("--print-url", "Print the address instead of starting a browser.", is_flag=True)
 @option(
     "--timeout timeout_s",
-    "End if Perfetto's page does not ask for the trace for this many seconds.",
+    "End if Perfetto's page does not request the trace for this many seconds.",
     seconds,
     default=600,
 )
@@ -94,7 +95,7 @@ def open_trace(
 
     The trace does not leave this machine: Perfetto's page (https://ui.perfetto.dev) runs in the
     browser and reads it from 127.0.0.1, for which the browser may ask permission. The command ends
-    when the page has read the trace, or has not asked for it for a while.
+    when the page has read the trace, or does not request it in time.
     """
     import webbrowser
 
@@ -110,7 +111,7 @@ def open_trace(
         file = folder / f"{name}.json.gz" if is_made else Path(trace)
         if not is_made and (not file.is_file() or file.suffix not in (".json", ".gz")):
             raise TracekitError(f"{trace}: Perfetto reads .json and .json.gz files: omit --plain")
-        # Before the long work: the port may be taken.
+        # First, since the port may be in use.
         with TraceServer(file) as server:
             if part.is_chosen:
                 shown = file if plain else folder / f"part-{file.name}"

@@ -1,4 +1,4 @@
-"""Traces that are kept, in a database or a lake: load, lake."""
+"""Commands that store traces: load (in a database) and lake."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from tracekit.reporters.progress import WorkBar
 
 _WORKERS = (
-    option("--workers", "Processes to work with.  [default: one per core]", int),
+    option("--workers", "Number of processes.  [default: one per core]", int),
     option(
         "--ray",
-        "Work on a Ray cluster: its address, auto for the one that runs here, or local.",
+        "Run on a Ray cluster: its address, auto for the one running here, or local.",
         metavar="ADDRESS",
     ),
 )
@@ -36,16 +36,16 @@ _WORKERS = (
 
 @click.command()
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
-@option("-o --output", "The database file; replaced if it exists.", required=True)
+@option("-o --output", "The database file; overwritten if it exists.", required=True)
 @option("--append", "Add to the database instead of replacing it.", is_flag=True)
 @option(
     "--resume",
-    "Keep an interrupted load as OUTPUT.partial, and resume from it when called again.",
+    "Keep an interrupted load as OUTPUT.partial, and resume it on the next call.",
     is_flag=True,
 )
 @option(
     "--no-verdict",
-    "Judge no trace: leave the tables verdict, evidence, one_off and advice empty.",
+    "Skip verdicts: leave the tables verdict, evidence, one_off and advice empty.",
     is_flag=True,
 )
 @options.resource_options
@@ -55,8 +55,8 @@ def load(
 ) -> CommandResult:
     """Load traces into a database that any DuckDB client can open.
 
-    A TRACE may also be a directory, a pattern in quotes, or a tar archive of traces. A bad trace
-    does not stop the others from loading: it is reported at the end, with exit status 2.
+    A TRACE may also be a directory, a quoted pattern, or a tar archive of traces. A bad trace does
+    not stop the others: it is reported at the end, with exit status 2.
     """
     from tracekit import opening
     from tracekit.reporters.progress import loading_bar
@@ -82,14 +82,15 @@ def load(
             options.tell_errors(database)
             for path, times in Counter(row["path"] for row in rows).items():
                 if times > 1:
-                    options.warn(f"{path} is in {output} {times} times: sums count each of them")
+                    options.warn(f"{path} is in {output} {times} times: sums count it each time")
     except BaseException as ended:
         if is_interrupt(ended):
             if _state_of(output) != before:
                 options.warn(f"{output} is complete")
             elif how["resume"] and Path(f"{output}.partial").exists():
                 options.warn(
-                    f"{output}.partial keeps what is loaded: run the same command to resume"
+                    f"{output}.partial keeps the traces loaded so far: run the same command to "
+                    "resume"
                 )
         raise
     for error in bad:
@@ -99,17 +100,17 @@ def load(
 
 
 def _state_of(output: str) -> tuple[int, int] | None:
-    """Inode and modification time, to tell one file of that name from another."""
+    """Inode and modification time, which tell apart files of the same name."""
     try:
-        found = Path(output).stat()
+        status = Path(output).stat()
     except (OSError, ValueError):
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 @click.group()
 def lake() -> None:
-    """Keep the traces of many ranks and runs as Parquet files, and ask them together.
+    """Store the traces of many ranks and runs as Parquet files, and query them together.
 
     A LAKE is a folder or a URL. Other commands take it where they take a database; LAKE/run=NAME
     and LAKE/run=NAME/rank=N are parts of it.
@@ -118,14 +119,16 @@ def lake() -> None:
 
 @lake.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@option("--to target", "The lake; made if new.", required=True, metavar="LAKE")
+@option("--to target", "The lake; created if missing.", required=True, metavar="LAKE")
 @options.json_option
 @option("--run", "The run's name.  [default: each trace's folder or archive]")
 @options.label_option
-@option("--replace", "Let a trace replace another one of its rank.", is_flag=True)
+@option("--replace", "Replace an existing trace of the same rank.", is_flag=True)
 @options.requesting(
     *_WORKERS,
-    option("--without-verdicts", "Judge no trace: most of the time of small ones.", is_flag=True),
+    option(
+        "--without-verdicts", "Skip verdicts (most of the time for small traces).", is_flag=True
+    ),
     *options.RESOURCES,
 )
 def add(
@@ -137,29 +140,29 @@ def add(
     replace: bool,
     request: Request,
 ) -> None:
-    """Add traces to a lake. SOURCE is a file, folder, pattern, tar archive, or a URL of these.
+    """Add traces to a lake. SOURCE is a file, folder, pattern, tar archive, or a URL of one.
 
-    Only what is new or changed is read, so an interrupted addition is resumed by the same command.
-    A bad trace does not stop the others: it is reported, with exit status 2.
+    Only new and changed traces are read, so the same command resumes an interrupted one. A bad
+    trace does not stop the others: it is reported, with exit status 2.
     """
     from tracekit.lake.adding import add_traces
     from tracekit.reporters.progress import work_bar
 
     with _workers(request) as pool, work_bar("points") as bar:
-        found = add_traces(
+        added = add_traces(
             sources, target, pool, run=run, replace_others=replace, labels=labels,
             resources=request.resources, judges=not request.given["without_verdicts"],
             on_start=bar.start if bar else str,
             on_outcome=lambda outcome: _tell(outcome, bar, as_json),
         )  # fmt: skip
-    done = len(found.outcomes) - len(found.failed)
+    done = len(added.outcomes) - len(added.failed)
     text = (
         f"{printable(target)}: {counted(done, 'trace')} read, "
-        f"{counted(found.unread, 'file')} unchanged, "
-        f"{len(found.failed):,} failed"
+        f"{counted(added.unread, 'file')} unchanged, "
+        f"{len(added.failed):,} failed"
     )
-    options.show(found, as_json, lambda _: click.echo(text))
-    click.get_current_context().exit(2 if found.failed else 0)
+    options.show(added, as_json, lambda _: click.echo(text))
+    click.get_current_context().exit(2 if added.failed else 0)
 
 
 @lake.command()
@@ -168,9 +171,9 @@ def add(
 @options.pairs_option("--param parameters", "Set a parameter.")
 @options.requesting(*_WORKERS, *options.ROWS, *options.RESOURCES)
 def ask(question: str, target: str, parameters: dict[str, str], request: Request) -> None:
-    """Ask each rank a named question. Many are asked at a time, and all answers shown.
+    """Ask every rank a named question, in parallel.
 
-    `tracekit query` asks all ranks together: that is for questions that compare ranks.
+    For questions that compare ranks, `tracekit query` asks all ranks together.
     """
     from tracekit.database import catalog
     from tracekit.files import require_no_input
@@ -182,7 +185,7 @@ def ask(question: str, target: str, parameters: dict[str, str], request: Request
         require_no_input(request.output, files_named([target], resources))
     with _workers(request) as pool:
         asked = ask_ranks(target, question, parameters, pool, resources)
-        units = {each.name: each.unit for each in catalog.query(question).columns}
+        units = {column.name: column.unit for column in catalog.query(question).columns}
         with asked as answers:
             request.render(answers, "FROM answers", units=units | {"rank": "id"})
 
@@ -192,17 +195,17 @@ def ask(question: str, target: str, parameters: dict[str, str], request: Request
 @options.requesting(*_WORKERS, *options.RESOURCES)
 @options.writing
 def compact(target: str, request: Request) -> CommandResult:
-    """Put the ranks of each run into one file a table. That makes asking faster.
+    """Merge the files of each run into one per table. Queries are faster then.
 
-    LAKE/run=NAME compacts one run. `lake add` compacts a run by itself once it has many files. The
-    former files stay for readers that have them open: `lake clean` removes them.
+    LAKE/run=NAME compacts one run. `lake add` compacts a run automatically once it has many files.
+    The old files stay for readers that have them open; `lake clean` removes them.
     """
     from tracekit.lake.layout import selection
     from tracekit.lake.reading import selected_parts
     from tracekit.lake.upkeep import compact_runs, mergeable
 
     where = selection(target)
-    names = [each.name for each in selected_parts(where) if mergeable(each.whole or each)]
+    names = [part.name for part in selected_parts(where) if mergeable(part.whole or part)]
     with _workers(request) as pool:
         count = compact_runs(where.root, pool, names, request.resources)
     runs, groups = counted(len(names), "run"), counted(count, "group")
@@ -215,10 +218,10 @@ def compact(target: str, request: Request) -> CommandResult:
 @options.resource_options
 @options.writing
 def publish(target: str, request: Request) -> CommandResult:
-    """Publish the small tables as Delta tables. Spark, Trino, ClickHouse, DuckDB, polars read them.
+    """Publish the small tables as Delta tables. Spark, Trino, ClickHouse, DuckDB, Polars read them.
 
-    Each table is LAKE/tables/NAME. From then on, `lake add` publishes what it adds, in one commit a
-    table. Needs the extra `lake`.
+    Each table is LAKE/tables/NAME. From then on, `lake add` also publishes new traces, in one
+    commit per table. Needs the extra `lake`.
     """
     from tracekit.lake.upkeep import publish as library
 
@@ -233,19 +236,19 @@ def publish(target: str, request: Request) -> CommandResult:
 @options.json_option
 @option(
     "--older-than hours",
-    "Leave files younger than this many hours: an addition that still runs may need them.",
+    "Leave files younger than this many hours: a running `lake add` may need them.",
     float,
     default=24.0,
 )
 def clean(target: str, as_json: bool, hours: float) -> None:
-    """Remove the files of ranks that were replaced or not finished. Prints their names.
+    """Remove the files of replaced or unfinished ranks. It prints their names.
 
-    Links are not followed, and files that a lake does not name so are left.
+    Links are not followed, and files that are not named like a lake's are left alone.
     """
     from tracekit.lake.upkeep import clean as library
 
     def render(done: Cleaned) -> None:
-        young = f"; {done.kept_young:,} are too young to remove" if done.kept_young else ""
+        young = f"; {done.kept_young:,} too recent to remove" if done.kept_young else ""
         for path in done.removed:
             click.echo(f"removed  {printable(path)}")
         click.echo(f"{printable(target)}: removed {counted(len(done.removed), 'file')}{young}")
@@ -258,7 +261,7 @@ def clean(target: str, as_json: bool, hours: float) -> None:
 @click.argument("table")
 @options.writing
 def files(target: str, table: str) -> CommandResult:
-    """List the Parquet files of a table. These are all that readers see now."""
+    """List the Parquet files of a table that readers see now."""
     from tracekit.lake.layout import selection
     from tracekit.lake.reading import selected_parts
     from tracekit.lake.storage import Storage
@@ -266,9 +269,9 @@ def files(target: str, table: str) -> CommandResult:
     where = selection(target)
     store = Storage(where.root)
     groups = [group for part in selected_parts(where) for group in part.groups]
-    known = sorted({name for each in groups for name in each.files})
-    if table not in known:
-        raise TracekitError(f"{target}: has no table {table!r}; its tables are {', '.join(known)}")
+    tables = sorted({name for each in groups for name in each.files})
+    if table not in tables:
+        raise TracekitError(f"{target} has no table {table!r}; its tables are {', '.join(tables)}")
     sizes = [(store.table_uri(each.path(table)), each.files.get(table)) for each in groups]
     found = [Output(path, size) for path, size in sizes if size is not None]
     return CommandResult(found, [each.path for each in found])

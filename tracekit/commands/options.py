@@ -1,4 +1,4 @@
-"""Options that several commands share, and what the commands make of them."""
+"""Options that several commands share, and helpers that open traces and print results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Decorator = Callable[[_Command], _Command]
 
 
 class Request:
-    """The options that say how to open and judge traces, which part of one, and where rows go."""
+    """The options for opening and judging traces, choosing a part, and writing rows."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.given = given
@@ -56,11 +56,11 @@ class Request:
 
     @contextmanager
     def open(self, *paths: str) -> Iterator[Database]:
-        """Opens traces, a database or a lake; questions judge by the thresholds."""
+        """Opens traces, a database or a lake with the given thresholds."""
         from tracekit.opening import open_any
         from tracekit.run import Database
 
-        # Nothing here has a use for BLAS: NumPy would start a thread of it for each core.
+        # tracekit does not use BLAS: NumPy would start one BLAS thread per core.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         opened = open_any(paths, self.resources, self.output, skips_bad=True)
         tell_notes(opened)
@@ -75,7 +75,7 @@ class Request:
         columns: Sequence[str] = (),
         units: Mapping[str, str] | None = None,
     ) -> int:
-        """Prints or writes the rows of one SELECT; returns how many. `units` are those of a
+        """Prints or writes the rows of one SELECT; returns their number. `units` are those of a
         question's columns."""
         from tracekit.reporters import rows
 
@@ -90,17 +90,17 @@ def warn(text: str) -> None:
 
 
 def tell_notes(opened: Session) -> None:
-    """Prints the notes on traces that are missing or incomplete."""
+    """Prints notes about missing or incomplete traces."""
     for note in opened.notes:
         warn(f"{opened.name}: {note}")
 
 
 def tell_errors(database: Session) -> None:
-    """Prints to standard error what makes all of a trace doubtful, such as that it is cut."""
-    own = database.trace_ids()
+    """Prints to standard error findings that make a whole trace doubtful, such as a cut file."""
+    trace_ids = database.trace_ids()
     for finding in database.ask("health", severity="error"):
         # The trace of a capture has no replays.
-        if finding["trace_id"] in own:
+        if finding["trace_id"] in trace_ids:
             click.echo(f"{finding['trace_id']}  {printable(finding['message'])}", err=True)
 
 
@@ -120,21 +120,21 @@ def status_of(failed: Sequence[str]) -> int:
 
 
 def option(names: str, help: str = "", type: Any = None, **more: Any) -> _Decorator:
-    """An option whose help tells its default; `names` are separated by spaces."""
+    """An option whose help shows its default; `names` are separated by spaces."""
     shows = more.get("default") is not None
     return click.option(*names.split(), help=help, type=type, show_default=shows, **more)
 
 
 def seconds(text: str) -> float:
     """A length of time."""
-    found = float(text)
-    if not 0 < found < 1e9:
+    number = float(text)
+    if not 0 < number < 1e9:
         raise click.BadParameter("must be a number of seconds above 0")
-    return found
+    return number
 
 
 def all_of(*options: _Decorator) -> _Decorator:
-    """Adds options in this order."""
+    """Adds options in the given order."""
 
     def decorate(command: _Command) -> _Command:
         for each in reversed(options):
@@ -149,20 +149,20 @@ def list_option(names: str, help: str, kind: type[int] | type[str] = str) -> _De
 
     def listed(text: str) -> tuple[int | str, ...]:
         try:
-            found = [kind(each.strip()) for each in text.split(",")]
+            values = [kind(each.strip()) for each in text.split(",")]
         except ValueError:
             raise click.BadParameter(
                 f"{text!r} is not a list of integers, such as 1,8,64"
             ) from None
-        if "" in found:
+        if "" in values:
             raise click.BadParameter(f"{text!r} has an empty value between commas")
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(values))
 
     return option(names, help, listed, metavar="A,B,...")
 
 
 def pairs_option(names: str, help: str, **more: Any) -> _Decorator:
-    """An option that may be given several times, as NAME=VALUE; their dictionary."""
+    """An option that may be given several times as NAME=VALUE; its value is a dictionary."""
 
     def paired(_: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
         from tracekit.thresholds import pairs
@@ -182,7 +182,7 @@ def requesting(*options: _Decorator) -> _Decorator:
     def decorate(command: _Command) -> _Command:
         @wraps(command)
         def call(**given: Any) -> Any:
-            request = Request({each: given.pop(each) for each in names})
+            request = Request({name: given.pop(name) for name in names})
             with stage_line():
                 return command(**given, request=request)
 
@@ -204,7 +204,7 @@ def stage_line() -> AbstractContextManager[None]:
 
 label_option = pairs_option(
     "--label labels",
-    "Say more about the run, such as commit=1f3a9: lakes have it as a column of the table trace.",
+    "Label the run, such as commit=1f3a9. In a lake, labels are columns of the table trace.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
@@ -222,11 +222,11 @@ def writing(command: _Command) -> _Command:
 
 # The sizes in `tracekit.capture.workload.Options`.
 size_options = all_of(
-    option("--batch", "Sequences in a batch.  [default: 64, on a CPU 4]", int),
-    option("--seq", "Tokens in a sequence.  [default: 128, on a CPU 32]", int),
-    option("--dim", "Features in and out.  [default: 768, on a CPU 256]", int),
-    option("--hidden", "Features within.  [default: 3072, on a CPU 1024]", int),
-    option("--dtype", "[default: bf16, on a CPU fp32]", click.Choice(["fp32", "fp16", "bf16"])),
+    option("--batch", "Sequences per batch.  [default: 64; on a CPU, 4]", int),
+    option("--seq", "Tokens per sequence.  [default: 128; on a CPU, 32]", int),
+    option("--dim", "Input and output features.  [default: 768; on a CPU, 256]", int),
+    option("--hidden", "Hidden features.  [default: 3072; on a CPU, 1024]", int),
+    option("--dtype", "[default: bf16; on a CPU, fp32]", click.Choice(["fp32", "fp16", "bf16"])),
 )
 
 # The other fields of `Options`.
@@ -238,13 +238,15 @@ workload_options = all_of(
         default="gelu-tanh",
     ),
     option("--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto"),
-    option("--warmup", "Steps to run before recording.", int, default=5),
+    option("--warmup", "Warm-up steps before recording.", int, default=5),
     option("--active", "Steps to record.", int, default=5),
 )
 
 RESOURCES = (
-    option("--memory-mb", "Use about this much memory, and spill the rest to disk.", int),
-    option("--threads", "Threads to load with.  [default: one per core; one if small]", int),
+    option("--memory-mb", "Memory limit (approximate); the rest spills to disk.", int),
+    option(
+        "--threads", "Threads for loading.  [default: one per core; one for a small trace]", int
+    ),
     option("--temp-dir", "Where to spill.  [default: the system's temporary directory]"),
     option(
         "--spill-mb",
@@ -252,7 +254,9 @@ RESOURCES = (
         "given]",
         int,
     ),
-    option("--hardware", "A TOML file of device peaks, looked up before tracekit's own."),
+    option(
+        "--hardware", "A TOML file of device peaks, which takes precedence over tracekit's own."
+    ),
     option(
         "--annotations",
         "Annotations of the nodes of CUDA graphs: JSON, or a pickle of dictionaries.  "
@@ -269,19 +273,20 @@ THRESHOLD = option(
 )
 _WINDOW = option(
     "--window",
-    "gpu_active, trace, a step's name, or the name of annotated ranges (the one of median length; "
-    "NAME@2: the second).  [default: the step of median length; without steps, gpu_active]",
+    "gpu_active, trace, a step's name, or a range's name (NAME: the range of median length; "
+    "NAME@2: the "
+    "second).  [default: the step of median length; without steps, gpu_active]",
 )
 _FORMS = click.Choice(("table", "csv", "json", "parquet"))
 ROWS = (
     option("--format form", type=_FORMS, default="table"),
-    click.option("--json", "form", flag_value="json", help="The same as --format json."),
-    option("-o --output", "Write to this file instead of printing."),
-    option("--timeout timeout_s", "End the query after this many seconds.", seconds, default=600),
+    click.option("--json", "form", flag_value="json", help="Same as --format json."),
+    option("-o --output", "Write to this file instead of standard output."),
+    option("--timeout timeout_s", "Stop the query after this many seconds.", seconds, default=600),
     option(
         "--max-rows",
-        "Show or write at most this many rows.  [default: 1,000 in a table; otherwise all, if they "
-        "are at most 100,000,000]",
+        "Show or write at most this many rows.  [default: 1,000 in a table; otherwise all, up to "
+        "100,000,000]",
         click.IntRange(min=1),
     ),
 )
@@ -293,8 +298,8 @@ row_options = requesting(*ROWS, *RESOURCES)
 
 
 def trace_id_option(default: str) -> _Decorator:
-    """--trace-id, and what holds without it."""
-    return option("--trace-id", f"Which trace of a database.  [default: {default}]", int)
+    """--trace-id, with its default."""
+    return option("--trace-id", f"The trace in the database.  [default: {default}]", int)
 
 
 def gate_options(help: str) -> _Decorator:
@@ -302,7 +307,7 @@ def gate_options(help: str) -> _Decorator:
     return all_of(
         option(
             "--top",
-            "How many kernels, operators and modules to show.",
+            "Number of kernels, operators and modules to show.",
             click.IntRange(min=1),
             default=10,
         ),
@@ -311,11 +316,13 @@ def gate_options(help: str) -> _Decorator:
 
 
 PART = (
-    option("--trace-id", "Which trace, if the database holds several.", int),
-    option("--rank", "The same, by its rank.", int),
-    option("--step", "Only this step of the profiler, with all that its events refer to.", int),
+    option("--trace-id", "The trace, if the database holds several.", int),
+    option("--rank", "The trace, by its rank.", int),
+    option("--step", "Only this profiler step, with all events that it refers to.", int),
     option("--window", "Only this window: gpu_active, a step's or a range's name, or NAME@2."),
-    option("--from from_ms", "Only from here on, in ms since the trace's start.", float),
-    option("--to to_ms", "Only up to here.", float),
-    option("--max-mb", "End earlier where the JSON text would be larger than this.", float),
+    option(
+        "--from from_ms", "Only events from this time on, in ms since the trace's start.", float
+    ),
+    option("--to to_ms", "Only events up to this time.", float),
+    option("--max-mb", "Stop early if the JSON text would exceed this size.", float),
 )

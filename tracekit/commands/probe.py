@@ -1,4 +1,4 @@
-"""What a change gains, as predicted and as measured: whatif, probe, sweep."""
+"""Commands that predict or measure the gain of a change: whatif, probe, sweep."""
 
 from __future__ import annotations
 
@@ -25,32 +25,33 @@ def whatif(
 ) -> None:
     """Predict how long a run would take with CHANGES.
 
-    All CHANGES apply at once; TRACE may also be a DB. The traces of a run's ranks are replayed
-    together, unless --trace-id chooses one of them. The run is replayed as a graph of host and
-    device work. Waits that the trace does not explain keep their recorded length.
+    All CHANGES apply at once; TRACE may also be a DB. The run is replayed as a graph of host and
+    device work. The traces of a run's ranks are replayed together, unless --trace-id chooses one.
+    Waits that the trace does not explain keep their recorded length.
     """
     from tracekit.reporters import advise as reporter
 
     if Path(changes[0]).is_file():
         raise TracekitError(
-            f"{changes[0]}: is a file, not a change; the ranks of a run are one folder or DB"
+            f"{changes[0]} is a file, not a change: put the ranks of a run into one folder or DB"
         )
     window = request.window
     with request.open(trace) as run:
         if trace_id is None and window is None and len(run.trace_ids()) > 1:
             options.show(run.whatif_together(*changes), as_json, reporter.render_run)
             return
-        found = run.whatif(*changes, trace=trace_id, window=window)
-    options.show(found, as_json, reporter.render_whatif)
+        prediction = run.whatif(*changes, trace=trace_id, window=window)
+    options.show(prediction, as_json, reporter.render_whatif)
 
 
 @click.command()
 @click.argument("workload")
 @options.size_options
-@option("--rounds", "How often to time each experiment, in turns.", default=15)
+@option("--rounds", "Number of times to time each experiment, in turns.", default=15)
 @option(
     "--advice",
-    "Apply what `tracekit advise` lists instead, and compare promised with measured times.",
+    "Apply the fixes that `tracekit advise` lists instead, and compare promised with measured "
+    "times.",
     is_flag=True,
 )
 @json_option
@@ -66,10 +67,11 @@ def probe(
     graph. Each is timed in turns with the unchanged run and compared with what the recorded trace
     predicts. The exit status is 1 if the experiments contradict the verdict.
 
-    With --advice the verdict is not tested, and the exit status is 0. Instead the remedies that
-    need no edit of the code are applied, each in turns with the unchanged run: the step as a CUDA
-    graph, torch.compile, TF32, a larger batch, and worker processes. The last two work with your
-    own function if it has a parameter with a default: batch or batch_size, num_workers or workers.
+    With --advice, the remedies that need no code change are applied instead, each in turns with
+    the unchanged run: the step as a CUDA graph, torch.compile, TF32, a larger batch, and worker
+    processes. The last two work with your own function if it has a parameter with a default:
+    batch or batch_size, num_workers or workers. The verdict is not tested, and the exit status is
+    0.
     """
     from tracekit.capture.workload import Options
     from tracekit.experiments import probing as library
@@ -84,32 +86,33 @@ def probe(
             applied = library.probe_advice(workload, chosen, **how)
             options.show(applied, as_json, reporter.render_advice)
             return 0
-        found = library.probe(workload, chosen, **how)
-    options.show(found, as_json, reporter.render_probe)
-    return 1 if found.judgement.agrees is False else 0
+        result = library.probe(workload, chosen, **how)
+    options.show(result, as_json, reporter.render_probe)
+    return 1 if result.judgement.agrees is False else 0
 
 
 @click.command()
 @click.argument("workload")
 @option("-o --output", "The database.  [default: sweep.duckdb]")
-@list_option("--batch", "Sequences in a batch: 1,8,64.", int)
-@list_option("--seq", "Tokens in a sequence.", int)
-@list_option("--dim", "Features in and out.", int)
+@list_option("--batch", "Sequences per batch: 1,8,64.", int)
+@list_option("--seq", "Tokens per sequence.", int)
+@list_option("--dim", "Input and output features.", int)
 @list_option("--hidden", "Features within.", int)
 @list_option("--dtype", "Any of fp32, fp16 and bf16.")
-@list_option("--variants", "Only these: eager,compiled.")
-@option("--baseline", "The variant to compare with.  [default: the first]")
-@option("--rounds", "How often to time each variant, in turns.", default=15)
-@option("--retry", "Retry the points that could not run.", is_flag=True)
+@list_option("--variants", "Only these variants: eager,compiled.")
+@option("--baseline", "The variant that the others are compared with.  [default: the first]")
+@option("--rounds", "Number of times to time each variant, in turns.", default=15)
+@option("--retry", "Retry points that failed.", is_flag=True)
 @json_option
 @option("--markdown", "Print tables in Markdown.", is_flag=True)
 @options.workload_options
 def sweep(workload: str, output: str | None, as_json: bool, markdown: bool, **given: Any) -> int:
-    """Time and capture WORKLOAD at every size of a grid.
+    """Time and capture WORKLOAD at every size in a grid.
 
-    WORKLOAD is a name from `tracekit workloads`, or a family: mlp means all mlp-*. The variants of
-    a size are timed in turns without the profiler; then each is captured once. When called again,
-    the sweep runs only the missing points. The exit status is 1 if a variant gives a wrong answer.
+    WORKLOAD is a name from `tracekit workloads`, or a family: mlp means all mlp-*. The variants at
+    each size are timed in turns without the profiler; then each is captured once. When called
+    again, the sweep runs only the missing points. The exit status is 1 if a variant gives a wrong
+    answer.
     """
     from tracekit.capture.workload import Options
     from tracekit.experiments import sweeping as library
@@ -127,10 +130,10 @@ def sweep(workload: str, output: str | None, as_json: bool, markdown: bool, **gi
         with work_bar("points") as bar:
             if bar is not None:
                 chosen |= {"on_start": bar.start, "on_done": bar.done, "say": bar.at}
-            found = library.sweep(workload, output, axes, options=Options(**given), **chosen)
+            result = library.sweep(workload, output, axes, options=Options(**given), **chosen)
     except BaseException as error:
         if is_interrupt(error):
             options.warn(f"{output} keeps the finished points: run the same command to resume")
         raise
-    options.show(found, as_json, partial(reporter.render_sweep, markdown=markdown))
-    return 0 if found.is_right else 1
+    options.show(result, as_json, partial(reporter.render_sweep, markdown=markdown))
+    return 0 if result.is_right else 1

@@ -1,4 +1,4 @@
-"""Questions: query, sql, and schema for what they answer."""
+"""Commands that query: query, sql, and schema for the form of their answers."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     metavar="NAME,NAME",
     shell_complete=completion.columns,
 )
-@option("--list listing", "List the questions, or those with the words that follow.", is_flag=True)
-@option("--explain", "Print the query's SQL and what its columns mean.", is_flag=True)
+@option(
+    "--list listing", "List the questions, or those that contain the words given.", is_flag=True
+)
+@option("--explain", "Print the query's SQL and describe its columns.", is_flag=True)
 @row_options
 def query(
     arguments: tuple[str, ...],
@@ -46,7 +48,7 @@ def query(
 ) -> None:
     """Ask a trace or database a named question; --list shows them.
 
-    `--list WORD` shows those that hold a word. `NAME --explain` needs no trace.
+    `--list WORD` lists the questions that contain a word. `NAME --explain` works without a trace.
     """
 
     if listing or not arguments:
@@ -61,14 +63,14 @@ def query(
     if source is None:
         raise TracekitError(f"query {question.name} needs one trace or database")
     chosen = question.check_columns(
-        [each.strip() for each in columns.split(",")] if columns else []
+        [column.strip() for column in columns.split(",")] if columns else []
     )
     with request.open(source) as run:
         variables = run.session.for_main_trace(question, parameters)
         if isinstance(trace := variables.get("trace"), int):
             run.session.only(trace)
         statement = run.session.shown_sql(question, variables)
-        units = {each.name: each.unit for each in question.columns}
+        units = {column.name: column.unit for column in question.columns}
         with run.session.checked(question):
             count = request.render(run.session, statement, variables, chosen, units)
         _explain_doubts(run.session, question, variables, count)
@@ -78,7 +80,7 @@ def _asked(arguments: tuple[str, ...]) -> tuple[str | None, Query]:
     """The trace and the question, in either order.
 
     Raises:
-        TracekitError: when there is no such question, or not one trace.
+        TracekitError: when there is no such question, or not exactly one trace.
     """
     from tracekit.database import catalog
 
@@ -86,36 +88,36 @@ def _asked(arguments: tuple[str, ...]) -> tuple[str | None, Query]:
         name = arguments[0]
         if not catalog.is_query(name) and Path(name).exists():
             raise TracekitError(
-                f"query {printable(name)}: name a question, too; `tracekit query --list` shows all"
+                f"query {printable(name)}: add a question; `tracekit query --list` shows all"
             )
         return None, catalog.query(name)
     if len(arguments) > 2:
         raise TracekitError(
-            f"query takes one trace and one question, not {' '.join(arguments)}: give parameters "
+            f"query takes one trace and one question, not {' '.join(arguments)}: pass parameters "
             "with --param, and `tracekit load` several traces into one database"
         )
     first, last = arguments
     if " " in last:
-        raise TracekitError(f"no query is named {last!r}: `tracekit sql TRACE` runs SQL")
+        raise TracekitError(f"there is no query named {last!r}: `tracekit sql TRACE` runs SQL")
     if catalog.is_query(first) and not catalog.is_query(last):
         return last, catalog.query(first)
     return first, catalog.query(last)
 
 
 def _listing(word: str) -> str:
-    """The questions that hold a word, by topic, one a line."""
+    """The questions that contain a word, by topic, one per line."""
     from tracekit.database import catalog
 
-    found = catalog.matching(word)
-    if not found:
-        raise TracekitError(f"no question holds {word!r}; `tracekit query --list` shows all")
+    matches = catalog.matching(word)
+    if not matches:
+        raise TracekitError(f"no question contains {word!r}; `tracekit query --list` shows all")
     lines = [
-        "tracekit query TRACE NAME answers one of these questions; --explain shows its SQL,",
+        "`tracekit query TRACE NAME` answers one of these questions; --explain shows its SQL,",
         "parameters and columns. Begin with overview, idle_waterfall and top_kernels. Then",
-        "ask idle_culprits if the device waits, or roofline if it is busy.",
+        "try idle_culprits if the device waits, or roofline if it is busy.",
     ]
     for topic, title in catalog.TOPICS.items():
-        of_topic = [f"  {each.name:<22} {each.question}" for each in found if each.topic == topic]
+        of_topic = [f"  {each.name:<22} {each.question}" for each in matches if each.topic == topic]
         lines += ["", title, *of_topic] if of_topic else []
     return "\n".join(lines) + "\n"
 
@@ -123,7 +125,7 @@ def _listing(word: str) -> str:
 def _explain_doubts(
     database: Session, question: Query, variables: Mapping[str, Value], count: int
 ) -> None:
-    """Prints to standard error what makes the answer doubtful, or why it is empty."""
+    """Prints to standard error why the answer is doubtful or empty."""
     trace = variables.get("trace")
     rows = database.doubts(question.name, trace if isinstance(trace, int) else None)
     doubts = [row for row in rows if row["severity"] not in ("info", "missing") or not count]
@@ -131,7 +133,7 @@ def _explain_doubts(
         message = f"{row['severity']}: trace {row['trace_id']}: {row['message']}"
         click.echo(printable(message), err=True)
     if not count:
-        why = "" if doubts else ": the trace holds nothing that answers this question"
+        why = "" if doubts else ": the trace has no data for this question"
         click.echo(f"0 rows{why}", err=True)
 
 
@@ -151,7 +153,7 @@ def sql(source: str, statement: str | None, request: Request) -> None:
         source, statement = statement, source
     if _exists(statement):
         raise TracekitError(
-            f'{statement}: is a file; give its text: tracekit sql {source} "$(cat {statement})"'
+            f'{statement} is a file; pass its text: tracekit sql {source} "$(cat {statement})"'
         )
     with request.open(source) as run:
         run.session.require_select(statement)
@@ -168,13 +170,13 @@ def _exists(path: str) -> bool:
 
 
 def _open_shell(source: str) -> None:
-    """Runs an SQL shell on a database, which it can only read; exits with its status.
+    """Runs a read-only SQL shell on a database; exits with its status.
 
     Raises:
-        TracekitError: when `source` is not a database of tracekit's, or there is no shell.
+        TracekitError: when `source` is not a tracekit database, or no shell is installed.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise click.UsageError("Missing argument 'STATEMENT' (without one, it needs a terminal).")
+        raise click.UsageError("Missing argument 'STATEMENT' (may be left out only on a terminal).")
     from tracekit.database.connection import is_database
     from tracekit.run import open_database
     from tracekit.trace.paths import DATABASES
@@ -184,7 +186,7 @@ def _open_shell(source: str) -> None:
         raise TracekitError(
             f"{source}: an SQL shell needs a database: tracekit load {quoted(source)} -o run.duckdb"
         )
-    # It refuses a database whose views are not tracekit's.
+    # Refuses a database whose views are not tracekit's.
     open_database(source).close()
     path = str(Path(source).absolute())
     if (shell := shutil.which("duckdb")) and _reads(shell, path):
@@ -210,18 +212,18 @@ def _reads(shell: str, path: str) -> bool:
 def schema(command: tuple[str, ...]) -> None:
     """Print the JSON Schema of what COMMAND prints with --json.
 
-    With `query` or `lake ask`, a QUESTION's name gives the schema of its rows (--format json).
-    Without COMMAND, the commands that have a schema are listed.
+    With `query` or `lake ask`, QUESTION selects the schema of its rows (--format json). Without
+    COMMAND, the commands that have a schema are listed.
     """
     from tracekit import schemas
 
-    known = schemas.commands()
+    commands = schemas.commands()
     if not command:
-        for name, option in known.items():
+        for name, option in commands.items():
             click.echo(f"{name:<17} {option}")
         return
-    words = 2 if " ".join(command[:2]) in known else 1
+    words = 2 if " ".join(command[:2]) in commands else 1
     if len(command) > words + 1:
-        raise TracekitError("schema takes one command, and for `query` one question")
+        raise TracekitError("schema takes one command and, for `query`, one question")
     question = command[words] if len(command) > words else None
     click.echo(json.dumps(schemas.schema(" ".join(command[:words]), question), indent=2))

@@ -92,15 +92,22 @@ def crosscheck(path: str | Path, database: Session) -> Report:
     for row in database.ask("hta_differences"):
         for name in row["analyses"]:
             rules.setdefault(name, []).append(f"{row['message']} ({row['count']:,})")
-    own, opened = _own_figures(database), hta.analysis_of(path)
+    own_figures, opened = _own_figures(database), hta.analysis_of(path)
     report = Report(str(path), hta.version(), [], {})
-    for each in ANALYSES:
-        theirs, failure = hta.run(each.ask_hta, opened)
-        by_rules = each.read(database.ask(each.question))
+    for analysis in ANALYSES:
+        theirs, failure = hta.run(analysis.ask_hta, opened)
+        by_rules = analysis.read(database.ask(analysis.question))
         if failure is not None:
-            report.failures[each.name] = failure
+            report.failures[analysis.name] = failure
         report.figures.extend(
-            _figures(each, theirs, failure, by_rules, own[each.name], rules.get(each.name, []))
+            _figures(
+                analysis,
+                theirs,
+                failure,
+                by_rules,
+                own_figures[analysis.name],
+                rules.get(analysis.name, []),
+            )
         )
     return report
 
@@ -222,13 +229,13 @@ _TYPES = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "copy": "M
 
 def _own_figures(database: Session) -> dict[str, dict[str, Value]]:
     """Figures by tracekit's definitions, over the GPU-active span of the main device."""
-    own: dict[str, dict[str, Value]] = {analysis.name: {} for analysis in ANALYSES}
+    figures: dict[str, dict[str, Value]] = {analysis.name: {} for analysis in ANALYSES}
     main = database.fetch("SELECT device_id FROM main_device")[1]
     if not main:
-        return own
+        return figures
     device = main[0][0]
     (active,) = _of_device(device, database.ask("partition", kind="gpu_active"))
-    own["temporal"] = {
+    figures["temporal"] = {
         "idle": active["idle_ns"],
         "compute": active["compute_ns"],
         "non_compute": active["busy_ns"] - active["compute_ns"],
@@ -239,23 +246,23 @@ def _own_figures(database: Session) -> dict[str, dict[str, Value]]:
         if row["overlap"] != "idle":
             types = [_TYPES[each] for each in row["overlap"].split(" + ")]
             covered[" overlapping ".join(types)] += row["covered_ns"]
-    own["kernels"] = {**covered}
+    figures["kernels"] = {**covered}
     communication = {types: ns for types, ns in covered.items() if "COMMUNICATION" in types}
     hidden = sum(ns for types, ns in communication.items() if "COMPUTATION" in types)
     if communication:
-        own["overlap"] = {"overlap": round(100 * (hidden / sum(communication.values())), 2)}
-    own["idle"] = {
+        figures["overlap"] = {"overlap": round(100 * (hidden / sum(communication.values())), 2)}
+    figures["idle"] = {
         "host_wait": active["host_late_ns"],
         "kernel_wait + other": active["idle_ns"] - active["host_late_ns"],
     }
     for row in _of_device(device, database.ask("launch_stats")):
-        own["launches"] = {
+        figures["launches"] = {
             "launches": row["gpu_ops"],
             "call, p50": row["launch_call_p50_ns"],
             "wait after call, p50": row["queue_wait_p50_ns"],
         }
-        own["queue"] = {"changes": 2 * row["launches"], "longest": row["queue_depth_max"]}
-    return own
+        figures["queue"] = {"changes": 2 * row["launches"], "longest": row["queue_depth_max"]}
+    return figures
 
 
 def _of_device(device: int | None, rows: Rows) -> Rows:

@@ -1,5 +1,5 @@
-"""Compares two runs: what changed, which parts account for the time, and conditions for CI; of runs
-of several ranks, the verdict on each and the rank that differs."""
+"""Compares two runs: what changed, which parts account for the time, and conditions for CI. For
+runs of several ranks, the verdicts on both and the rank that differs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMA = "tracekit/diff/1"
 
 _SERIOUS = ("error", "warning")
 
-# How a module is written in the name of a part.
+# The form of a module in a part's name.
 _MODULE = re.compile(r"\[\d+\](/|$)")
 
 Rows = list[dict[str, Any]]
@@ -35,7 +35,7 @@ _LISTS = ("kernels", "operators", "modules", "parts", "memory")
 
 
 class NothingInCommon(TracekitError):
-    """Two runs that share no rank."""
+    """The runs do not have a common rank."""
 
 
 class Diff(Shown, frozen=True):
@@ -62,19 +62,19 @@ class Diff(Shown, frozen=True):
     doubts: Rows
     """Reasons to doubt these numbers."""
     runs: RunComparison | None = None
-    """The runs of several ranks to which the traces belong; null: they are compared alone."""
+    """The multi-rank runs to which the traces belong; null: the traces are compared alone."""
     parts: Rows = field(default_factory=list)
     """Parts of the program, by call site."""
 
     @property
     def has_places(self) -> bool:
-        """Whether parts have places in the program: without modules they are the operators."""
+        """Whether parts are call sites in the program; without modules, they are operators."""
         return any(_MODULE.search(row["part"]) for row in self.parts)
 
     @property
     def span(self) -> dict[str, Any] | None:
-        """The lengths that are compared, `a` and `b` in ns: where only one run has steps, both
-        whole spans. None: they do not compare, since only one run has GPU ops, or steps."""
+        """The compared lengths `a` and `b` in ns: the whole spans if only one run has steps. None:
+        not comparable, since only one run has GPU ops, or steps."""
         if self.waterfall:
             return {"a": self.waterfall[0]["a_ns"], "b": self.waterfall[-1]["b_ns"]}
         return next((row for row in self.summary if row["metric"] == "span_ns"), None)
@@ -92,7 +92,7 @@ class Diff(Shown, frozen=True):
 
     @property
     def ratio(self) -> float | None:
-        """How many times as long the longer one takes, to three digits; None: that is unknown."""
+        """The longer length over the shorter one, to three digits; None: unknown."""
         span = self.span
         if span is None or not span["a"] or not span["b"]:
             return None
@@ -100,7 +100,7 @@ class Diff(Shown, frozen=True):
 
     @property
     def title(self) -> str:
-        """The length of b, compared with a."""
+        """A sentence that compares the lengths of a and b."""
         span, ratio = self.span, self.ratio
         if span is None and self.memory:
             return self.memory_title
@@ -122,7 +122,7 @@ class Pair(Struct, frozen=True):
     a: int
     b: int
     note: str = ""
-    """A note on which ranks these are, if there are several."""
+    """A note on the chosen ranks, if there are several."""
     runs: RunComparison | None = None
 
     def diff(self, top: int = 20) -> Diff:
@@ -145,19 +145,21 @@ def diff(database: Session, a: int = 1, b: int = 2, top: int = 20) -> Diff:
     paths = {row["trace_id"]: row["path"] for row in database.ask("overview")}
     for trace_id in (a, b):
         if trace_id not in paths:
-            known = ", ".join(map(str, paths))
-            raise TracekitError(f"{database.name}: has no trace {trace_id}; its traces are {known}")
-    found = database.findings()
+            known_ids = ", ".join(map(str, paths))
+            raise TracekitError(
+                f"{database.name}: has no trace {trace_id}; its traces are {known_ids}"
+            )
+    doubts = database.findings()
     findings = {
         (row["trace_id"], row["code"]): row
         for name in ("diff_waterfall", "diff_kernels", "diff_operators")
-        for row in database.doubts(name, findings=found)
+        for row in database.doubts(name, findings=doubts)
         if row["trace_id"] in (a, b)
         and (row["severity"] in _SERIOUS or row["code"] == "no_gpu_ops")
     }
     without = [key for key in findings if key[1] == "no_gpu_ops"]
     if len(without) == len({a, b}):
-        # Runs without GPU ops compare by what the host does.
+        # Runs without GPU ops are compared by host activities.
         findings = {key: row for key, row in findings.items() if key not in without}
     rows: dict[str, Any] = {name: database.ask(f"diff_{name}", a=a, b=b) for name in _WHOLE}
     rows |= {name: database.ask(f"diff_{name}", a=a, b=b, top=top) for name in _LISTS}
@@ -196,35 +198,38 @@ def fails(database: Session, expression: str, a: int = 1, b: int = 2) -> bool:
 
 
 class RunComparison(Record, frozen=True):
-    """Run b compared with run a, each judged as one."""
+    """Run b compared with run a, each judged as a whole."""
 
     a: str
     """The name of the run to compare with."""
     b: str
     """The name of the run that is compared."""
     verdict_a: RunVerdict | None
-    """The verdict of run a; null: it has none."""
+    """The verdict on run a; null: none."""
     verdict_b: RunVerdict | None
-    """The verdict of run b; null: it has none."""
+    """The verdict on run b; null: none."""
     rank: int | None
-    """The rank that sets the pace of the slower run, whose traces are compared; null: none does."""
+    """The rank that sets the slower run's pace, whose traces are compared; null: none."""
     why: list[str]
     """What changed between the runs, as sentences; also why a run has no verdict."""
 
 
 def compare_runs(a: Session, b: Session, names: tuple[str, str]) -> RunComparison | None:
-    """The changes between two runs, whose ranks the two sessions hold; None: each has one rank."""
-    found: list[RunVerdict | None] = []
+    """The changes between two runs, whose ranks are in the two sessions; None: both have one
+    rank."""
+    judged_runs: list[RunVerdict | None] = []
     why: list[str] = []
     for session, name in zip((a, b), names, strict=True):
         with session.sharing():
             _, verdict, reason = verdict_together(session, verdicts(session))
-        found.append(verdict)
+        judged_runs.append(verdict)
         if reason:
             why.append(f"{name} has no verdict as one run: {reason}.")
-    if found == [None, None] and not why:
+    if judged_runs == [None, None] and not why:
         return None
-    ordered = [(each, name) for each, name in zip(found, names, strict=True) if each is not None]
+    ordered = [
+        (each, name) for each, name in zip(judged_runs, names, strict=True) if each is not None
+    ]
     # The slower run first.
     ordered.sort(key=lambda each: -(each[0].step_ns or 0))
     pace = next((each for each in ordered if each[0].pace_rank is not None), None)
@@ -232,7 +237,7 @@ def compare_runs(a: Session, b: Session, names: tuple[str, str]) -> RunCompariso
     if pace is not None:
         why += _pace(*pace, [each for each in ordered if each is not pace])
     rank = None if pace is None else pace[0].pace_rank
-    return RunComparison(*names, found[0], found[1], rank, why)
+    return RunComparison(*names, judged_runs[0], judged_runs[1], rank, why)
 
 
 # The name and the rank of each trace of a run, in order.
@@ -240,7 +245,7 @@ Ranks = Sequence[tuple[str, int | None]]
 
 
 def ranks_in(session: Session) -> Ranks:
-    """The ranks that a session holds, by trace_id; a trace without one goes by its file's name."""
+    """A session's ranks, by trace_id; a trace without a rank is identified by its file's name."""
     rows = ((row["rank"], row["path"]) for row in session.ask("overview"))
     return [
         (f"file={PurePath(path).name}" if rank is None else f"rank={rank}", rank)
@@ -251,11 +256,11 @@ def ranks_in(session: Session) -> Ranks:
 def common_rank(
     names: tuple[str, str], a: Ranks, b: Ranks, runs: RunComparison | None
 ) -> tuple[int, int, str]:
-    """The rank that sets the pace of the slower of two runs, else the first that both have. Returns
-    its index in each run, and a note that names it if they have several ranks.
+    """The rank that sets the pace of the slower of two runs, otherwise the first common rank.
+    Returns its index in each run, and a note that names it if there are several ranks.
 
     Raises:
-        NothingInCommon: when they have none.
+        NothingInCommon: when the runs have no common rank.
     """
     first, second = names
     if len(a) == len(b) == 1:
@@ -278,22 +283,22 @@ def common_rank(
 
 
 def _pace(run: RunVerdict, name: str, others: list[tuple[RunVerdict, str]]) -> list[str]:
-    """What the rank that sets the pace of a run spends more time on there."""
+    """A sentence on the extra time of the rank that sets a run's pace."""
     late = run.pace
     if late is None or late.cause is None or late.excess_ns is None:
         return []
     where = f", most of it in {late.place}" if late.place else ""
-    more = f"{duration(late.excess_ns)} more on {late.cause}"
-    found = [
-        f"In {name}, rank {late.rank} spends {more} in the average step than its peers{where}."
+    extra = f"{duration(late.excess_ns)} more on {late.cause}"
+    sentences = [
+        f"In {name}, rank {late.rank} spends {extra} in the average step than its peers{where}."
     ]
     for other, its_name in others:
-        same = next((each for each in other.late_ranks if each.rank == late.rank), None)
+        same = next((rank for rank in other.late_ranks if rank.rank == late.rank), None)
         if same is None or not _is_alike(same, late):
-            found.append(f"In {its_name} it does not.")
-    return found
+            sentences.append(f"In {its_name} it does not.")
+    return sentences
 
 
 def _is_alike(one: LateRank, other: LateRank) -> bool:
-    """Whether a rank is late for the same reason in two runs, and by about as much."""
+    """Whether a rank is late for the same reason and by about the same time in two runs."""
     return one.cause == other.cause and 2 * (one.excess_ns or 0) >= (other.excess_ns or 0)

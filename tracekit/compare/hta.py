@@ -30,7 +30,7 @@ def require(path: str | Path) -> None:
     from tracekit.database.connection import is_database
 
     if is_database(path):
-        raise TracekitError(f"{path}: is a database; give the JSON trace that it was loaded from")
+        raise TracekitError(f"{path}: is a database; give its original JSON trace")
     if not Path(path).exists():
         raise TracekitError(f"{path}: no such file")
     if not Path(path).is_file() or Path(path).suffix not in (".json", ".gz"):
@@ -46,8 +46,8 @@ def require(path: str | Path) -> None:
 
 
 def analysis_of(*paths: str | Path) -> Any:
-    """HTA's TraceAnalysis of a file, or of those of several ranks of a run in order of rank; or the
-    exception that HTA raised."""
+    """HTA's TraceAnalysis of a file, or of several ranks' files in order of rank; or the exception
+    that HTA raised."""
     # HTA takes a relative path to be relative to `trace_dir`.
     absolute = [Path(path).absolute() for path in paths]
     with _silence():
@@ -63,7 +63,7 @@ def version() -> str:
     """The version of the installed HTA, whose package is named traceinsight since 0.6.
 
     Raises:
-        PackageNotFoundError: when only an older one is installed, which has other rules, or none.
+        PackageNotFoundError: when HTA is missing or older, with other rules.
     """
     return version_of("traceinsight")
 
@@ -114,9 +114,9 @@ def temporal(hta: Any) -> dict[str, int]:
 def kernels(hta: Any) -> dict[str, int]:
     """Time of each kernel type, alone and overlapping others, in ns."""
     frame = hta.get_gpu_kernel_breakdown(visualize=False)[0]
-    found = {name: _ns(us) for name, us in zip(frame["kernel_type"], frame["sum"], strict=True)}
+    times = {name: _ns(us) for name, us in zip(frame["kernel_type"], frame["sum"], strict=True)}
     # HTA lists only some of the types with 0 ns: drop them all.
-    return {name: ns for name, ns in found.items() if ns != 0}
+    return {name: ns for name, ns in times.items() if ns != 0}
 
 
 def overlap(hta: Any) -> float | None:
@@ -143,12 +143,12 @@ def launches(hta: Any) -> Launches:
 def queue(hta: Any) -> Queue:
     """The number of changes and the length of each stream's queue, by time in ns."""
     frame = hta.get_queue_length_time_series(ranks=[0]).get(0)
-    found: Queue = {}
+    lengths: Queue = {}
     if frame is None:
-        return found
+        return lengths
     # HTA's times are relative to the first event.
     first_us = hta.t.min_ts
     for us, stream, length in zip(frame["ts"], frame["stream"], frame["queue_length"], strict=True):
         key = (int(stream), _ns(us + first_us))
-        found[key] = (found.get(key, (0, 0))[0] + 1, int(length))
-    return found
+        lengths[key] = (lengths.get(key, (0, 0))[0] + 1, int(length))
+    return lengths

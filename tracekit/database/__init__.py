@@ -1,1 +1,1 @@
-"""Databases: read-only connections, the SQL that ships with tracekit, and export to a trace."""
+"""Databases: read-only connections, tracekit's SQL, and export to a trace."""

@@ -1,4 +1,4 @@
-"""Connections to DuckDB: settings, spill directories, and opening files from untrusted sources."""
+"""Connections to DuckDB: settings, spill directories, and opening untrusted files."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _DUCKDB_MAGIC = b"DUCK"
 _HEAD_BYTES = 12
 _COPY_BYTES = 1 << 20
 _SPILL_PREFIX = "tracekit-spill-"
-# DuckDB runs ASOF joins as nested loops when it expects few rows. A wrong estimate costs minutes.
+# DuckDB runs ASOF joins as nested loops if it expects few rows. A wrong estimate costs minutes.
 _ALWAYS: Config = {"asof_loop_join_threshold": 0, "allow_persistent_secrets": False}
-# Endings of the logs that DuckDB writes beside a database. A client that crashes leaves them there.
+# Endings of the logs that DuckDB writes next to a database. Crashed clients leave them behind.
 _LOGS = (".wal", ".wal.checkpoint", ".wal.recovery")
 
 
 def is_database(path: str | Path) -> bool:
     """Whether this is a DuckDB file, by its first bytes."""
     try:
-        # A pipe can be read only once: do not open it here.
+        # A pipe can be read only once, so it is not opened here.
         if not Path(path).is_file():
             return False
         with Path(path).open("rb") as file:
@@ -42,7 +42,7 @@ def is_database(path: str | Path) -> bool:
 
 def fetched_database(url: str, folder: str | Path | None = None) -> BinaryIO | None:
     """A copy of the database at a URL, in `folder` or the system's temporary directory; removed
-    when it is closed. None: what is there is no database, or cannot be read.
+    when closed. None: the file is not a database, or cannot be read.
 
     Raises:
         TracekitError: when it cannot be read to its end, or does not fit on the disk.
@@ -57,7 +57,7 @@ def fetched_database(url: str, folder: str | Path | None = None) -> BinaryIO | N
     try:
         file = open_url(url)
     except (OSError, ValueError, TracekitError):
-        # The caller then reads the file as a trace, which gives a better error.
+        # The caller then reads the file as a trace, whose error is clearer.
         return None
     with closing(file):
         head = file.read(_HEAD_BYTES)
@@ -68,13 +68,13 @@ def fetched_database(url: str, folder: str | Path | None = None) -> BinaryIO | N
 
 
 def leftover_log(path: str | Path) -> Path | None:
-    """The log beside a database with changes that are not in its file yet, or None. There is one
-    while a client writes the database, or after it crashed."""
+    """The log of changes that are not in the database's file yet, or None. It exists while a client
+    writes the database, or after a client crashed."""
     return next((log for log in logs_of(path) if log.exists() or log.is_symlink()), None)
 
 
 def logs_of(path: str | Path) -> list[Path]:
-    """The paths at which DuckDB may write logs for the database at `path`."""
+    """The paths of DuckDB's logs for the database at `path`."""
     target = Path(path).resolve()
     return [target.with_name(target.name + ending) for ending in _LOGS]
 
@@ -95,14 +95,15 @@ def spill_directory(path: str | Path, folder: str | Path | None = None) -> str:
 
 @cache
 def _remove_spilled() -> None:
-    """Removes, once per process, what processes that were killed spilled or copied: it would fill
-    the disk."""
+    """Removes, once per process, files that killed processes spilled or copied, so that they do not
+    fill the disk."""
     for prefix in (_SPILL_PREFIX, TEMPORARY):
         remove_abandoned(Path(tempfile.gettempdir()), prefix)
 
 
 def connect(path: str | Path, config: Config, name: str | Path) -> duckdb.DuckDBPyConnection:
-    """A connection that may write the DuckDB file `path`; messages call the database `name`."""
+    """A writable connection to the DuckDB file `path`; `name` is the database's name in
+    messages."""
     return _connected(path, _ALWAYS | config, name, read_only=False)
 
 
@@ -116,7 +117,7 @@ def connect_reading(
 
     Raises:
         TracekitError: when the file cannot be opened, its catalog (tables, views, macros, types)
-            is not the one that this version writes, or its rows contradict each other.
+            differs from this version's, or its rows contradict each other.
     """
     if not is_database(path):
         what = "is not a tracekit database" if Path(path).exists() else "no such file"
@@ -142,7 +143,7 @@ def connect_reading(
 
 
 def require_database(path: str | Path) -> None:
-    """Checks that `path` is a database of this version.
+    """Checks that `path` is a database written by this version.
 
     Raises:
         TracekitError: when it is not; the message says why.

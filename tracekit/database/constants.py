@@ -17,26 +17,26 @@ def thresholds(judging: Thresholds | None = None) -> dict[str, int | float]:
 
 
 def thresholds_struct(judging: Thresholds | None = None) -> str:
-    """The thresholds as an SQL expression: the macro thresholds() returns it."""
+    """The SQL expression that the macro thresholds() returns."""
     fields = ", ".join(f"'{name}': {value}" for name, value in thresholds(judging).items())
     return f"{{{fields}}}"
 
 
 @cache
 def judging(thresholds: Thresholds) -> str:
-    """The statement that makes a cursor's questions judge by these thresholds: its temporary macro
-    shadows the one that the database stores."""
+    """The statement that makes a cursor's questions use these thresholds: a temporary macro that
+    shadows the stored one."""
     return f"CREATE OR REPLACE TEMP MACRO thresholds() AS {thresholds_struct(thresholds)}"
 
 
 def with_thresholds(sql: str) -> str:
     """The SQL with each `thresholds().NAME` replaced by its number."""
-    known = _stored()
-    return re.sub(r"\bthresholds\(\)\.(\w+)", lambda found: f"({known[found[1]]})", sql)
+    stored = _stored()
+    return re.sub(r"\bthresholds\(\)\.(\w+)", lambda found: f"({stored[found[1]]})", sql)
 
 
 def cause_number(column: str) -> str:
-    """The SQL of a cause's number (tracekit/causes.py)."""
+    """The SQL for a cause's number (tracekit/causes.py)."""
     return f"(list_position({list(CAUSES)}, {column}) - 1)::TINYINT"
 
 

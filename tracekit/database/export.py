@@ -1,4 +1,4 @@
-"""Database -> trace: the original events with all their keys, in the original order."""
+"""Exports a database as a trace: the original events with all keys, in the original order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROWS_AT_ONCE = 20_000
 
 
 class TracePart(NamedTuple):
-    """An interval of a trace, in ns as in `event.ts_ns`: its events, and everything that they refer
+    """An interval of a trace, in ns as in `event.ts_ns`: its events, and all events that they refer
     to."""
 
     from_ns: int
@@ -35,8 +35,8 @@ def export(
 ) -> int:
     """Writes one trace, or a part of it, as Kineto JSON; returns its number of events.
 
-    The file is compressed if `output` ends in .gz or .zst. A part ends earlier if it would take
-    more than `most_bytes` as text.
+    The file is compressed if `output` ends in .gz or .zst. A part ends early if its text
+    would exceed `most_bytes`.
 
     Raises:
         TracekitError: when there are several traces and `trace` (a trace_id) does not choose one,
@@ -48,7 +48,7 @@ def export(
         ids = ", ".join(str(row[0]) for row in traces)
         raise TracekitError(f"{database.name}: choose a trace by its trace_id (--trace-id): {ids}")
     trace_id, form, metadata, original = chosen[0]
-    # Edit the text: Python cannot decode some numbers and deep nesting.
+    # Edited as text: Python cannot decode some numbers and deep nesting.
     head, tail = _frame(form, metadata[1:-1].encode() if original is None else original)
     if part is not None and most_bytes is not None:
         part = _cut(database, trace_id, part, most_bytes - len(head) - len(tail))
@@ -63,7 +63,7 @@ def export(
 def open_output(path: Path) -> BinaryIO:
     """A file to write, compressed if its name ends in .gz or .zst."""
     # Measured on an export of 216,092 events (42 MB of JSON): gzip 0.5 s and 2.7 MB, isal 0.25 s
-    # and 3.5 MB, zstd 0.3 s and 2.8 MB. So small files use gzip; .zst is there for speed.
+    # and 3.5 MB, zstd 0.3 s and 2.8 MB. So small files use gzip; .zst is for speed.
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path, "wb", compresslevel=6))
     if path.suffix == ".zst":
@@ -91,7 +91,7 @@ def _write_events(database: Session, trace_id: int, part: TracePart | None, sink
 
 
 def _cut(database: Session, trace_id: int, part: TracePart, most_bytes: int) -> TracePart:
-    """The longest beginning of a part that takes at most this many bytes."""
+    """The longest prefix of a part with at most this many bytes."""
     sql = catalog.render_template(
         "part_end",
         part=catalog.schema("part_events"),
@@ -100,5 +100,5 @@ def _cut(database: Session, trace_id: int, part: TracePart, most_bytes: int) -> 
     variables = {"trace": trace_id, "most_bytes": most_bytes, **part._asdict()}
     ((end_ns,),) = database.fetch(sql, variables)[1]
     if end_ns is None or end_ns < part.from_ns:
-        raise TracekitError(f"{database.name}: no part of it is that small: allow more")
+        raise TracekitError(f"{database.name}: even one event exceeds this limit: allow more")
     return part._replace(to_ns=min(end_ns, part.to_ns))

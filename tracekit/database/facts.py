@@ -1,7 +1,7 @@
-"""Facts: tables that many questions need, derived once after the traces are loaded.
+"""Facts: tables that many questions need, derived once after loading.
 
-queries/facts/NAME.sql creates a table and selects its rows. Its header says what a row is and what
-the rows are derived from:
+queries/facts/NAME.sql creates a table and selects its rows. Its header describes a row and lists
+the inputs:
 
 -- fact: what a row is
 -- needs: other facts that its rows read, unless one of these reads them, too
@@ -31,12 +31,12 @@ from tracekit.database import catalog, constants, names
 _SCRATCH = "_scratch."
 _WALK = "walk"
 _END_OF_TABLE = "\n);\n"
-# The fact that the conditions of other facts read.
+# The fact that other facts' conditions read.
 _LABELS = "slice_label"
 
 
 class Fact(Struct, frozen=True):
-    """A relation that is derived once."""
+    """A derived relation."""
 
     name: str
     row: str
@@ -47,7 +47,7 @@ class Fact(Struct, frozen=True):
     into: str
     """The other fact that gets the rows; empty: none."""
     rows: str
-    """The SQL of its rows; empty: a function writes them all."""
+    """The SQL that selects its rows; empty: a function writes them all."""
     needs: tuple[str, ...]
     of: tuple[str, ...]
     when: str
@@ -65,7 +65,7 @@ class Fact(Struct, frozen=True):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The facts that its rows read."""
+        """The facts that its SQL reads."""
         return (*self.of, *self.needs, *((self.into,) if self.into else ()))
 
 
@@ -109,7 +109,7 @@ def tables() -> str:
 
 
 def emptied(some: Iterable[Fact]) -> str:
-    """The statements that create the tables of some facts again."""
+    """The statements that recreate the tables of some facts."""
     statements = "\n".join(fact.table for fact in some if not fact.is_scratch)
     return statements.replace("CREATE TABLE", "CREATE OR REPLACE TABLE")
 
@@ -151,8 +151,8 @@ class Builder:
     def build(
         self, walk: Callable[[duckdb.DuckDBPyConnection], object], *, over_traces: bool = True
     ) -> None:
-        """Fills all tables, which are empty, or, without `over_traces`, those whose rows are about
-        one trace each. `walk` adds the rows of the walk of the host's stacks, in its own thread and
+        """Fills all tables, which must be empty; without `over_traces`, only those whose rows are
+        about one trace. `walk` adds the rows from the walk of the host's stacks, in its own thread
         with its own cursor."""
         before, walked, meanwhile, after = (
             [fact for fact in phase if over_traces or not fact.spans_traces] for phase in _phases()
@@ -169,13 +169,14 @@ class Builder:
         self._mark_plugins()
 
     def build_over_traces(self) -> None:
-        """Fills the tables whose rows may be about several traces. Their old rows are removed."""
+        """Refills the tables whose rows may be about several traces."""
         spanning = [*over_traces().values()]
         self._connection.execute(emptied(spanning))
         self._fill(spanning)
 
     def _mark_plugins(self) -> None:
-        """Notes for which traces the spellings of plugins may have decided what names mean."""
+        """Records the traces in which plugins' spellings may have determined the meanings of
+        names."""
         for plugin, rows in names.spellings_of_plugins().items():
             words = {"plugin": names.literal(plugin.of_version), "matches": names.matching(rows)}
             self._connection.execute(catalog.render_template("write_plugin_names", **words))
@@ -192,7 +193,7 @@ class Builder:
                 self._empty.add(fact.name)
 
     def _is_empty(self, fact: Fact) -> bool:
-        """Whether it certainly has no rows; does not run its query."""
+        """Whether the fact certainly has no rows, without running its query."""
         is_impossible = bool(fact.when) and fact.name not in self._possible
         return is_impossible or not self._empty.isdisjoint(fact.of)
 
@@ -207,7 +208,7 @@ class Builder:
     @cached_property
     def _possible(self) -> set[str]:
         """The facts whose condition holds for some name."""
-        conditions = {each.name: each.when for each in facts().values() if each.when}
+        conditions = {fact.name: fact.when for fact in facts().values() if fact.when}
         asked = ", ".join(f"bool_or({condition})" for condition in conditions.values())
         self._add_names(asked)
         rows = self._connection.execute(f"SELECT {asked} FROM {_LABELS}").fetchall()

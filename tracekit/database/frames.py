@@ -1,4 +1,4 @@
-"""DuckDB relations -> Arrow streams and Polars frames."""
+"""Converts DuckDB relations to Arrow streams and Polars frames."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def frame_of(relation: duckdb.DuckDBPyRelation) -> polars.DataFrame:
     for name, kind in zip(relation.columns, relation.types, strict=True):
         # Polars would abort on these types.
         if re.search(r"INTERVAL|UNION|\bBIT\b|BIGNUM|VARIANT|UHUGEINT", str(kind)):
-            raise TracekitError(f"a frame has no type for {kind}: cast the column {name!r}")
+            raise TracekitError(f"Polars has no type for {kind}: cast the column {name!r}")
     names = distinct_names(relation.columns)
     try:
         shared = polars.DataFrame(ArrowStream(projected(relation, names)))
@@ -56,15 +56,15 @@ def distinct_names(names: list[str]) -> list[str]:
     As in SQL, names that differ only in case are the same name.
     """
     taken: set[str] = set()
-    found = []
+    distinct = []
     for name in names:
         new, number = name, 0
         while new.lower() in taken:
             number += 1
             new = f"{name}_{number}"
         taken.add(new.lower())
-        found.append(new)
-    return found
+        distinct.append(new)
+    return distinct
 
 
 def projected(

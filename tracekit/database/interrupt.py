@@ -1,7 +1,7 @@
-"""Queries that Ctrl-C or a time limit stops at once.
+"""Runs queries so that Ctrl-C or a time limit stops them at once.
 
-Python handles a signal only between two of its own instructions, so never while the main thread is
-inside DuckDB. Each query therefore runs in its own thread, and the main thread waits for it.
+Python handles signals only between its own instructions, so never while the main thread is inside
+DuckDB. Each query therefore runs in its own thread, and the main thread waits for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tracekit.errors import TracekitError
 
 T = TypeVar("T")
 
-# Stop waiting for interrupted work after this time.
+# The maximum wait for interrupted work.
 _PATIENCE_S = 1.0
 _left_running = threading.Event()
 
@@ -25,7 +25,7 @@ def interruptible(
 ) -> T:
     """Runs `work` in a thread and returns its result or raises its exception.
 
-    On Ctrl-C or a timeout it calls `interrupt`, which has to stop `work`.
+    On Ctrl-C or a timeout it calls `interrupt`, which must stop `work`.
 
     Raises:
         TracekitError: when `work` takes longer than `timeout_s`.
@@ -54,11 +54,11 @@ def interruptible(
 
 
 def took_longer(timeout_s: float) -> TracekitError:
-    """The error for a query that its time limit ended."""
+    """The error for a query that exceeded its time limit."""
     return TracekitError(f"the query took longer than {timeout_s:g} s: allow more time (--timeout)")
 
 
 def work_is_left_running() -> bool:
-    """Whether some interrupted work did not stop. The process then has to end without waiting for
-    it, and without closing the connection that it uses."""
+    """Whether some interrupted work did not stop. The process must then end without waiting for it
+    or closing its connection."""
     return _left_running.is_set()

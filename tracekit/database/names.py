@@ -1,11 +1,11 @@
 """The meanings of names: the spellings in queries/names, as SQL expressions and a view.
 
-Each row of these files says that a name which matches `pattern` has `meaning` in one respect, the
-`facet`, if it is the name of an event of one of `kinds` (of any, if they are empty). Among a
-facet's matches, the one with the lowest rank decides; an event has each trait that matches.
+A row in these files gives names that match `pattern` a `meaning` in one respect, the `facet`, for
+events of `kinds` (of any kind, if empty). Within a facet, the match with the lowest rank decides;
+traits are an exception: an event has every trait that matches.
 
-Plugins may add such files. A database says which plugin's patterns match its names; the view, which
-is stored, has tracekit's own.
+Plugins may add such files. A database records which plugins' patterns match its names; the stored
+view contains tracekit's patterns.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tracekit.database import packaged
 from tracekit.errors import TracekitError, explained
 from tracekit.plugins import Plugin
 
-# Functions that SQL of facts may call, each with its facet and the meaning of a name that no
-# pattern matches. A kind follows from the category, too.
+# Functions that facts may call, each with its facet and the meaning of names that no pattern
+# matches. A kind follows from the category, too.
 _FUNCTIONS = {
     "event_kind": ("kind", "'other'"),
     "call_of": ("call", "'other'"),
@@ -61,31 +61,33 @@ class Spelling(NamedTuple):
 @cache
 def spellings() -> tuple[Spelling, ...]:
     """All spellings, by facet and rank."""
-    found = []
+    rows = []
     for vendor in packaged.stems("names", ".csv"):
         lines = packaged.text(f"names/{vendor}.csv").splitlines()
         for facet, kinds, rank, *rest in list(csv.reader(lines))[1:]:
-            found.append(Spelling(vendor, facet, kinds, int(rank), *rest))
-    return tuple(sorted(found, key=lambda each: (each.facet, each.rank)))
+            rows.append(Spelling(vendor, facet, kinds, int(rank), *rest))
+    return tuple(sorted(rows, key=lambda each: (each.facet, each.rank)))
 
 
 @cache
 def spellings_of_plugins() -> dict[Plugin, list[Spelling]]:
-    """The spellings that each plugin brings: the files VENDOR.csv of its folder, without those with
-    a wrong row."""
-    found: dict[Plugin, list[Spelling]] = {}
+    """Each plugin's spellings: the files VENDOR.csv in its folder, without files that have a wrong
+    row."""
+    by_plugin: dict[Plugin, list[Spelling]] = {}
     for plugin, file in plugins.files("names", "*.csv"):
         with plugin.leaving_out(plugins.named(file)):
             rows = [*_checked(file)]
-            found[plugin] = found.get(plugin, []) + rows
-    return {plugin: rows for plugin, rows in found.items() if rows}
+            by_plugin[plugin] = by_plugin.get(plugin, []) + rows
+    return {plugin: rows for plugin, rows in by_plugin.items() if rows}
 
 
 def _checked(file: Path) -> Iterator[Spelling]:
     import duckdb
 
     facets = {facet for facet, _ in _FUNCTIONS.values()}
-    meanings = {(each.facet, each.meaning) for each in spellings() if each.facet in facets}
+    meanings = {
+        (spelling.facet, spelling.meaning) for spelling in spellings() if spelling.facet in facets
+    }
     kinds = {meaning for facet, meaning in meanings if facet == "kind"}
     for number, row in enumerate([*csv.reader(plugins.text(file).splitlines())][1:], 2):
         with explained(f"line {number}", TypeError, ValueError, duckdb.Error):
@@ -93,14 +95,16 @@ def _checked(file: Path) -> Iterator[Spelling]:
             each = Spelling(file.stem, facet, of_kinds, int(rank), *rest)
             duckdb.execute("SELECT regexp_matches('', $1)", [each.pattern])
         if (each.facet, each.meaning) not in meanings:
-            raise TracekitError(f"line {number}: no {each.facet} is {each.meaning!r} in tracekit")
+            raise TracekitError(
+                f"line {number}: {each.meaning!r} is not a {each.facet} in tracekit"
+            )
         if not set(each.kinds.split()) <= kinds:
-            raise TracekitError(f"line {number}: no kinds of events are {each.kinds!r}")
+            raise TracekitError(f"line {number}: {each.kinds!r} are not kinds of events")
         yield each
 
 
 def matching(rows: Iterable[Spelling]) -> str:
-    """SQL that tells whether one of these patterns matches, of `kind`, `category` and `name`."""
+    """SQL over `kind`, `category` and `name` that tests whether one of these patterns matches."""
     by_kind = groupby(
         sorted(rows, key=lambda row: (row.facet == "kind", row.kinds)),
         lambda row: (row.facet == "kind", row.kinds),
@@ -131,7 +135,7 @@ def listed() -> str:
 def _meaning(function: str, kind: str, name: str) -> str:
     facet, otherwise = _FUNCTIONS[function]
     added = (row for rows in spellings_of_plugins().values() for row in rows)
-    # Of two with one rank, tracekit's own decides.
+    # At equal rank, tracekit's pattern decides.
     known = sorted((*spellings(), *added), key=lambda row: row.rank)
     rows = [row for row in known if row.facet == facet]
     if facet == "trait":
@@ -147,14 +151,14 @@ def _meaning(function: str, kind: str, name: str) -> str:
 
 
 def _traits(rows: list[Spelling], kind: str, name: str) -> str:
-    """The list of the traits of a name, tested by the patterns for its kind alone."""
+    """The list of a name's traits, tested only with the patterns for its kind."""
     whens = []
-    for each in sorted({word for row in rows for word in row.kinds.split()}):
-        mine = (row for row in rows if each in row.kinds.split())
+    for event_kind in sorted({word for row in rows for word in row.kinds.split()}):
+        mine = (row for row in rows if event_kind in row.kinds.split())
         by_meaning = groupby(sorted(mine, key=lambda row: row.meaning), lambda row: row.meaning)
         tests = {meaning: _condition("", kind, same, name) for meaning, same in by_meaning}
         traits, found = ", ".join(map(literal, tests)), ", ".join(tests.values())
-        whens.append(f"WHEN {literal(each)} THEN list_where([{traits}], [{found}])")
+        whens.append(f"WHEN {literal(event_kind)} THEN list_where([{traits}], [{found}])")
     return f"CASE {kind} {' '.join(whens)} ELSE [] END"
 
 

@@ -27,11 +27,11 @@ def stems(folder: str, ending: str = ".sql") -> list[str]:
 
 @cache
 def texts() -> dict[str, str]:
-    """The texts of all SQL and CSV files, by path. Reading all 300 takes some milliseconds."""
+    """The texts of all SQL and CSV files, by path. Reading all 300 takes a few milliseconds."""
     folder = os.fspath(root())
     insides = ("", *(each.name + "/" for each in os.scandir(folder) if each.is_dir()))
     paths = (inside + each.name for inside in insides for each in os.scandir(f"{folder}/{inside}"))
-    # Opening them as text takes three times as long.
+    # Opening them in text mode takes three times as long.
     return {
         path: Path(f"{folder}/{path}").read_bytes().decode().replace("\r\n", "\n")
         for path in sorted(paths)

@@ -1,8 +1,8 @@
-"""The sandbox for SQL from users: it may read the database and do nothing else.
+"""The sandbox for users' SQL, which may only read the database.
 
-There are two lines of defence: the connection's configuration, which is locked before anything in a
-file is read, and DuckDB's own parser, which says what a statement would do, and with which
-functions and types: only those in allowed.toml may be used.
+There are two lines of defense: the connection's configuration, which is locked before anything in a
+file is read, and DuckDB's parser, which shows what a statement would do and which functions and
+types it uses: only those in allowed.toml are allowed.
 https://duckdb.org/docs/current/operations_manual/securing_duckdb/overview
 """
 
@@ -22,10 +22,10 @@ from tracekit.errors import TracekitError
 
 Config = dict[str, str | bool | int | float | list[str]]
 
-# The disk space that queries may take by default, if they may spill.
+# The default disk space for queries that may spill.
 SPILL_MB = 10_000
 
-# Settings that tracekit itself changes after locking. SQL from users cannot SET anything.
+# Settings that tracekit itself changes after locking. Users' SQL cannot SET anything.
 _STILL_SET = ["memory_limit", "max_temp_directory_size", "disabled_filesystems"]
 _CLOSED: Config = {
     "enable_external_access": False,
@@ -41,7 +41,7 @@ _CLOSED: Config = {
 # UPDATE, DELETE or COPY.
 _READING_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "CTE_NODE", "RECURSIVE_CTE_NODE"}
 
-# DuckDB's parser obeys no limit of time or memory, and takes seconds for some thousand parentheses.
+# DuckDB's parser ignores time and memory limits, and takes seconds for a few thousand parentheses.
 # tracekit's own SQL nests 7 levels deep.
 MOST_CHARACTERS = 50_000
 MOST_NESTED = 32
@@ -51,9 +51,9 @@ _MOST_EXPLAINING = 50
 
 
 def reading(settings: Config) -> Config:
-    """`settings` plus those that restrict a connection to reading the file it opens.
+    """`settings` plus settings that restrict a connection to reading the file that it opens.
 
-    They are passed when the file is opened, so that they hold before anything in it runs.
+    Pass them when opening the file, so that they apply before anything in it runs.
     """
     # The order matters: DuckDB sets the last one first, and `temp_directory` has to be set before
     # the connection is locked.
@@ -61,21 +61,21 @@ def reading(settings: Config) -> Config:
 
 
 def close_to_the_outside(connection: duckdb.DuckDBPyConnection) -> None:
-    """Restricts an open connection: it can only use the data that it holds."""
+    """Restricts an open connection to the data that it holds."""
     for name, value in _CLOSED.items():
         connection.execute(f"SET {name} = {value}")
 
 
 def forbid_files(connection: duckdb.DuckDBPyConnection) -> None:
-    """Keeps queries from opening any file, to read, write or spill. Open files stay open.
+    """Keeps queries from opening files to read, write or spill. Open files stay open.
 
-    Without this, DuckDB still lets a query write to the path of the database itself.
+    Without this, DuckDB would still let a query write to the database's own path.
     """
     connection.execute("SET disabled_filesystems = 'LocalFileSystem'")
 
 
 def limit_spilling(connection: duckdb.DuckDBPyConnection, spill_mb: int) -> None:
-    """Limits what queries put on disk. DuckDB accepts this only on an open connection."""
+    """Limits the disk space for spilling. DuckDB accepts this only on an open connection."""
     connection.execute(f"SET max_temp_directory_size = '{spill_mb}MB'")
 
 
@@ -99,7 +99,7 @@ def require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
         parsed: str = cursor.execute(asked, {"query": query}).fetchall()[0][0]
         functions, types = _used(parsed)
         allowed = _allowed()
-        # DuckDB takes milliseconds to list each.
+        # DuckDB takes milliseconds to list each kind.
         if functions := functions - allowed.functions:
             functions -= _names(cursor, "function_name FROM system.main.duckdb_functions()")
         if types := types - allowed.types:
@@ -113,7 +113,7 @@ def require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
 
 
 class _Allowed(Struct, frozen=True):
-    """Lower-case names. Functions whose names are not words are operators."""
+    """Names in lower case. Functions whose names are not words are operators."""
 
     functions: frozenset[str]
     types: frozenset[str]
@@ -146,8 +146,8 @@ def _require_parsable(query: str) -> None:
 
 
 def _used(parsed: str) -> tuple[set[str], set[str]]:
-    """The functions and types that a statement uses, out of DuckDB's JSON of its syntax tree, in
-    lower case. An operator that is called as a function is quoted."""
+    """The functions and types that a statement uses, in lower case, from DuckDB's JSON of its
+    syntax tree. An operator called as a function is quoted."""
     functions: set[str] = set()
     types: set[str] = set()
 
@@ -172,7 +172,7 @@ def _used(parsed: str) -> tuple[set[str], set[str]]:
 
 
 def _names(cursor: duckdb.DuckDBPyConnection, names: str) -> set[str]:
-    """The names that are not DuckDB's own: the catalog is tracekit's, which opening has checked."""
+    """The names outside DuckDB's own: tracekit's catalog, which was checked when opening."""
     rows = cursor.execute(f"SELECT DISTINCT {names} WHERE NOT internal").fetchall()
     return {row[0].lower() for row in rows}
 
@@ -183,14 +183,14 @@ def _not_allowed(name: str, known: Iterable[str], called: str) -> TracekitError:
     near = get_close_matches(name, known, 1, 0.8)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return TracekitError(
-        f"the database is read-only: the {called} {name} is not allowed{hint}: all but what "
-        "tracekit/database/allowed.toml lists is disabled"
+        f"the database is read-only: the {called} {name} is not allowed{hint}: only those in "
+        "tracekit/database/allowed.toml are enabled"
     )
 
 
 def _kind(query: str) -> duckdb.StatementType | None:
-    """The kind of a single statement; None for several statements, for none, and for a kind that
-    Python has no name for (UPDATE EXTENSIONS)."""
+    """The kind of a single statement; None: not exactly one statement, or a kind without a name in
+    Python (UPDATE EXTENSIONS)."""
     statements = duckdb.extract_statements(query)
     with suppress(ValueError):
         return statements[0].type if len(statements) == 1 else None
@@ -198,7 +198,7 @@ def _kind(query: str) -> duckdb.StatementType | None:
 
 
 def _explained(query: str) -> str:
-    """The statement that an EXPLAIN explains: the longest suffix that DuckDB can parse."""
+    """The statement inside an EXPLAIN: the longest suffix that DuckDB can parse."""
     text = query.encode()
     for offset, _ in duckdb.tokenize(query)[1:_MOST_EXPLAINING]:
         with suppress(duckdb.Error, UnicodeDecodeError):

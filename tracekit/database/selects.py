@@ -1,4 +1,4 @@
-"""Runs SELECTs on a connection, each in a transaction that can only read."""
+"""Runs SELECTs on a connection, each in a read-only transaction."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ NEEDS_MEMORY = (
 _COUNTING = threading.Lock()
 # The sizes of this process in pages: all, and resident (proc(5)).
 _STATM = Path("/proc/self/statm")
-# Set as DuckDB's limit for a moment, to make it release unused memory.
+# Set temporarily as DuckDB's limit, to make it release unused memory.
 _LEAST_MEMORY = ("16MB", "128MB")
-# DuckDB keeps up to this much: queries that follow reuse it, and need not read the file again.
+# DuckDB keeps up to this much, so that later queries need not read the file again.
 _KEPT_BYTES = 200 << 20
 
 
@@ -38,14 +38,15 @@ class _NeedsMemoryError(TracekitError):
 
 
 class Selects:
-    """SELECTs on one connection, to the database that messages call `name()`.
+    """SELECTs on one connection; `name()` is the database's name in messages.
 
-    The statement `first()` runs before each one. `add_names` creates the views and macros that SQL
-    mentions, if some are missing. `more_memory` allows more memory for one that needs it, if it
-    returns True.
+    The statement `first()` runs before each SELECT. `add_names` creates missing views and macros
+    that the SQL mentions. `more_memory` is called when a SELECT runs out of memory; True means that
+    it may retry with more.
     """
 
-    # The number of running queries on all databases of this process: a file may be open twice.
+    # The number of running queries on all databases of this process, since a file may be open
+    # twice.
     _running: ClassVar[int] = 0
 
     def __init__(
@@ -114,7 +115,7 @@ class Selects:
                 Selects._running -= 1
 
     def require_select(self, query: str) -> None:
-        """Checks that SQL from a user only reads.
+        """Checks that a user's SQL only reads.
 
         Raises:
             TracekitError: when it is not one SELECT, or an EXPLAIN of one.
@@ -129,7 +130,7 @@ class Selects:
 
     @contextmanager
     def checked(self, question: Query) -> Iterator[None]:
-        """Checks a plugin's question as SQL from a user, and names it in errors of the block.
+        """Checks a plugin's question like a user's SQL, and names it in errors from the block.
 
         Raises:
             TracekitError: when it is not one SELECT.
@@ -146,10 +147,10 @@ class Selects:
 
     def give_back_memory(self) -> None:
         """Makes DuckDB return freed memory and cached pages to the system, if the process has
-        grown by much since it last did.
+        grown much since the last time.
 
-        DuckDB does that when its memory limit is set. It is skipped while a query runs, which would
-        run out of memory.
+        DuckDB does that when its memory limit is set. This is skipped while a query runs, since the
+        query would run out of memory.
         """
         resident = _resident_bytes()
         if resident is not None and resident - self._resident_bytes < _KEPT_BYTES:
@@ -178,11 +179,11 @@ class Selects:
         return os.getpid() == self._process
 
     def require_process(self) -> None:
-        """Raises TracekitError in a forked child: DuckDB's threads are in its parent alone, and a
-        query would wait for them for ever."""
+        """Raises TracekitError in a forked child: DuckDB's threads exist only in the parent, so a
+        query would wait for them forever."""
         if not self.is_mine:
             raise TracekitError(
-                f"{self._name()}: was opened by another process, from which this one was forked: "
+                f"{self._name()}: was opened before this process was forked: "
                 "open it here, or start processes with multiprocessing's `spawn`"
             )
 
@@ -193,7 +194,7 @@ class Selects:
 
 
 def _resident_bytes() -> int | None:
-    """The memory that the process uses; None: the system does not tell it as Linux does."""
+    """The process's memory; None: not on Linux."""
     try:
         return int(_STATM.read_text().split()[1]) * mmap.PAGESIZE
     except (OSError, ValueError, IndexError):
@@ -205,6 +206,6 @@ def _sql_error(error: duckdb.Error) -> TracekitError:
         return TracekitError("the database is closed: load or open it again")
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^\n")]
     if isinstance(error, duckdb.InternalException | duckdb.FatalException):
-        # The rest is a stack of DuckDB's own code.
+        # The rest is a DuckDB stack trace.
         lines = lines[:1]
     return TracekitError("SQL: " + " | ".join(lines))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Above this many events in one trace, or in all together, saving memory is worth some time. Answers
+# Above this many events in one trace, or in all traces, saving memory is worth some time. Answers
 # about all traces at once take about 1 kB per event.
 _MANY_EVENTS = 500_000
 _MANY_TOGETHER = 2_000_000
@@ -44,7 +44,7 @@ class Session:
     is_untrusted = False
     """Whether its rows come from files, which others may have changed."""
     is_joined = False
-    """Whether its traces were given one by one, so that no path names them all."""
+    """Whether its traces were given one by one, so that no single path names them all."""
 
     def __init__(
         self,
@@ -54,18 +54,18 @@ class Session:
         add_names: Callable[[str], object] | None = None,
         more_memory: Callable[[], bool] | None = None,
     ) -> None:
-        """`add_names` and `more_memory` are those of `Selects`."""
+        """`add_names` and `more_memory` are as in `Selects`."""
         self._connection = connection
         self._selects = Selects(
             connection, lambda: self.name, self._before_each, add_names, more_memory
         )
         self.name = name
         self.notes: Sequence[str] = ()
-        """Notes for the user on what is missing here."""
+        """Notes for the user on missing data."""
         self._inputs = inputs
         self._shared: Shared | None = None
         self.thresholds = Thresholds()
-        """Those by which questions, replays and rules judge: `judging` changes them."""
+        """The thresholds that questions, replays and rules use; `judging` changes them."""
         # The queries whose conditions hold, by the statement that sets the thresholds.
         self._possible: dict[str, set[str]] = {}
 
@@ -78,14 +78,14 @@ class Session:
             stored.blame_rows(self.name, error, where)
 
     def close(self) -> None:
-        # A query that could not be stopped still uses the connection, and so does the process from
-        # which this one was forked.
+        # A query that could not be stopped still uses the connection; after a fork, so does the
+        # parent process.
         if not work_is_left_running() and self._selects.is_mine:
             self._connection.close()
 
     @property
     def inputs(self) -> Iterable[str | Path]:
-        """The files that were read, which no output may replace; - is standard input."""
+        """The files that were read, which outputs must not replace; - is standard input."""
         return self._inputs
 
     def sql(self, query: str, *, timeout_s: float | None = None) -> polars.DataFrame:
@@ -110,8 +110,8 @@ class Session:
         return self._answer(question, question.check_parameters(parameters), FRAME)
 
     def connection(self) -> duckdb.DuckDBPyConnection:
-        """A DuckDB connection to the tables and views, for tools that take one, such as the SQL
-        cells of marimo. It can only read, and not reach other files; no timeout ends its queries.
+        """A DuckDB connection to the tables and views, for tools that need one, such as marimo's
+        SQL cells. It is read-only and cannot open other files; its queries have no timeout.
 
         Raises:
             TracekitError: when the database is in memory, where a connection could also write.
@@ -131,18 +131,18 @@ class Session:
         return self.ask("overview")
 
     def only(self, trace: int | None) -> int:
-        """The trace_id that `trace` chooses: with None, that of the only trace.
+        """The trace_id that `trace` chooses; with None, the only trace's.
 
         Raises:
-            TracekitError: when there are several traces and none is chosen, or no such trace.
+            TracekitError: when there are several traces and `trace` is None, or no such trace.
         """
-        known = self.trace_ids()
-        if trace is None and len(known) == 1:
-            return known[0]
-        ids = ", ".join(map(str, known))
+        trace_ids = self.trace_ids()
+        if trace is None and len(trace_ids) == 1:
+            return trace_ids[0]
+        ids = ", ".join(map(str, trace_ids))
         if trace is None:
             raise TracekitError(f"{self.name}: choose a trace by its trace_id (--trace-id): {ids}")
-        if trace not in known and not (
+        if trace not in trace_ids and not (
             isinstance(trace, int) and self.fetch(f"FROM trace WHERE trace_id = {trace:d}")[1]
         ):
             raise TracekitError(f"{self.name}: has no trace {trace}; its traces are {ids}")
@@ -155,11 +155,11 @@ class Session:
             TracekitError: for an unknown query or parameter.
         """
         question = catalog.query(name)
-        given = question.check_parameters(parameters)
-        return self._answer(question, given, DICTS) if self.is_possible(question.name) else []
+        checked = question.check_parameters(parameters)
+        return self._answer(question, checked, DICTS) if self.is_possible(question.name) else []
 
     def _answer(self, question: Query, given: Mapping[str, Value], as_: Form[T]) -> T:
-        """The answer to a question with checked parameters, shared while answers are."""
+        """The answer to a question with checked parameters; shared if answers are being shared."""
         if self._shared is None:
             return self._asked(question, given, as_)
         return self._shared.answer(question, given, as_, self._asked)
@@ -178,18 +178,20 @@ class Session:
         return question.sql
 
     def shown_sql(self, question: Query, given: Mapping[str, Value]) -> str:
-        """The SQL for people to read: if there are several runs, it also names the run."""
+        """The SQL for showing to people: with several runs, it also returns the run."""
         return self.sql_of(question, given)
 
     def for_main_trace(self, question: Query, parameters: Mapping[str, Value]) -> dict[str, Value]:
-        """The checked parameters of a question. If they do not name a trace, and all other traces
-        were loaded only to help with one, the question is about that one."""
-        given = question.check_parameters(parameters)
-        if "trace" in given or all(each.name != "trace" for each in question.parameters):
-            return given
-        own = self.trace_ids()
-        has_others = len(own) == 1 < self.fetch("SELECT count(*) FROM trace")[1][0][0]
-        return {"trace": own[0]} | given if has_others else given
+        """The checked parameters of a question. If they do not choose a trace, and all traces but
+        one were loaded only to describe it, the question is about that one."""
+        checked = question.check_parameters(parameters)
+        if "trace" in checked or all(
+            parameter.name != "trace" for parameter in question.parameters
+        ):
+            return checked
+        trace_ids = self.trace_ids()
+        has_others = len(trace_ids) == 1 < self.fetch("SELECT count(*) FROM trace")[1][0][0]
+        return {"trace": trace_ids[0]} | checked if has_others else checked
 
     def findings(self, trace: int | None = None) -> list[dict[str, Any]]:
         """Doubts about one trace_id or all, and data that was not recorded (severity `missing`):
@@ -200,12 +202,12 @@ class Session:
     def doubts(
         self, name: str, trace: int | None = None, findings: Sequence[dict[str, Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """Findings that make the result of the named query doubtful, or say why it is empty, out
-        of `findings` or of those of one trace_id or all."""
+        """Findings that make the named query's result doubtful or explain why it is empty. They are
+        chosen from `findings`, by default those of one trace_id or all."""
         codes = catalog.query(name).doubts
-        found = self.findings(trace) if findings is None else findings
+        listed = self.findings(trace) if findings is None else findings
         # Errors in the file affect every query.
-        return [row for row in found if row["code"] in codes or row["severity"] == "error"]
+        return [row for row in listed if row["code"] in codes or row["severity"] == "error"]
 
     def fetch(
         self, query: str, variables: Mapping[str, Value] | None = None
@@ -218,8 +220,8 @@ class Session:
         return self._selects.run(query, lambda cursor: fetched(cursor, query), variables or {})
 
     def rows_of_trace(self, query: str, trace_id: int) -> list[tuple[Any, ...]]:
-        """The rows of one SELECT that are about one trace, without their first column, which is
-        the trace_id; in any order."""
+        """The rows of a SELECT for one trace, without their first column (the trace_id), in any
+        order."""
         if self._shared is not None and self._shared.together:
             by_trace = self.memoized(query, lambda: grouped(self.fetch(query)[1], 0))
             rows = by_trace[trace_id]
@@ -235,17 +237,19 @@ class Session:
             return True
         judged = constants.judging(self.thresholds)
         if judged not in self._possible:
-            own = {each: sql for each, sql in conditions.items() if not catalog.plugin_of(each)}
-            possible = self._holding(own)
-            for each in conditions.keys() - own.keys():
-                if plugin := catalog.plugin_of(each):
-                    with plugin.leaving_out(f"{each}, whose condition is wrong,"):
-                        possible |= self._holding({each: conditions[each]})
+            own_conditions = {
+                each: sql for each, sql in conditions.items() if not catalog.plugin_of(each)
+            }
+            possible = self._holding(own_conditions)
+            for condition in conditions.keys() - own_conditions.keys():
+                if plugin := catalog.plugin_of(condition):
+                    with plugin.leaving_out(f"{condition}, whose condition is wrong,"):
+                        possible |= self._holding({condition: conditions[condition]})
             self._possible[judged] = possible
         return name in self._possible[judged]
 
     def _holding(self, conditions: Mapping[str, str]) -> set[str]:
-        """The names of these conditions that hold."""
+        """The names of the conditions that hold."""
         asked = ", ".join(
             " AND ".join(f"bool_or({each})" for each in condition.split("; "))
             for condition in conditions.values()
@@ -254,8 +258,7 @@ class Session:
         return {each for each, may in zip(conditions, holds, strict=True) if may}
 
     def memoized(self, key: Any, make: Callable[[], T]) -> T:
-        """The result of `make`; while traces are asked about together, its first result for this
-        key."""
+        """The result of `make`; within `asking(together=True)`, cached by key."""
         shared = self._shared
         return shared.memoized(key, make) if shared is not None and shared.together else make()
 
@@ -269,11 +272,13 @@ class Session:
             TracekitError: for an unknown query or parameter.
         """
         question = catalog.query(name)
-        given = question.check_parameters(parameters)
+        checked = question.check_parameters(parameters)
         wanted = tuple(columns or (column.name for column in question.columns))
-        found = self._answer(question, given, replace(ARRAYS, columns=wanted, in_order=in_order))
+        answered = self._answer(
+            question, checked, replace(ARRAYS, columns=wanted, in_order=in_order)
+        )
         self.give_back_memory()
-        return found
+        return answered
 
     def batches(
         self, query: str, variables: Mapping[str, Value], size: int
@@ -291,7 +296,7 @@ class Session:
         take: Callable[[duckdb.DuckDBPyRelation], T],
         timeout_s: float | None = None,
     ) -> T:
-        """The result of `take`, which gets one SELECT as a relation that is not computed yet.
+        """The result of `take`, which receives the SELECT as a lazy relation.
 
         Raises:
             TracekitError: when the SQL is wrong, needs more memory than is allowed, or takes longer
@@ -302,8 +307,8 @@ class Session:
         )
 
     def trace_ids(self) -> list[int]:
-        """The trace_ids of the loaded traces, ascending, without those of captures that were loaded
-        for others: they tell what graphs run, and nobody asks how fast a capture was."""
+        """The trace_ids of the loaded traces, ascending, without capture traces that were loaded
+        only to describe other traces' graphs."""
         query = "SELECT trace_id, path FROM trace ORDER BY trace_id"
         asked = rows = self.memoized(query, lambda: self.fetch(query)[1])
         if len(rows) > 1:
@@ -313,19 +318,19 @@ class Session:
         return [trace_id for trace_id, _ in asked]
 
     def in_order(self) -> list[int]:
-        """The trace_ids in the order in which verdicts on all of them are given."""
+        """The trace_ids in the order of their verdicts."""
         return self.trace_ids()
 
     @property
     def without_events(self) -> frozenset[int]:
-        """Traces that cannot be judged again: only their stored verdicts are here."""
+        """Traces that have only stored verdicts, so they cannot be judged again."""
         return frozenset()
 
     def require_events(self, trace_id: int) -> None:
         """Checks that a trace's events can be read.
 
         Raises:
-            TracekitError: when only its figures, verdicts and stored answers can.
+            TracekitError: when the database has only its figures, verdicts and stored answers.
         """
         if trace_id in self.without_events:
             raise TracekitError(
@@ -334,7 +339,7 @@ class Session:
             )
 
     def context_of(self, trace_id: int) -> str:
-        """What stored verdicts on a trace depend on, besides its own tables and the rules."""
+        """The inputs of stored verdicts on a trace, besides its own tables and the rules."""
         return ""
 
     @contextmanager
@@ -344,15 +349,15 @@ class Session:
 
     @contextmanager
     def judging(self, thresholds: Thresholds | None) -> Iterator[None]:
-        """While the block runs, everything judges by these thresholds; None: by the same as before.
-        Blocks may be nested."""
+        """While the block runs, everything uses these thresholds; None: the same as before. Blocks
+        may be nested."""
         if thresholds is None:
             yield
             return
         before = self.thresholds, self._shared
         self.thresholds = thresholds
         if constants.judging(thresholds) != constants.judging(before[0]) and self._shared:
-            # Shared answers were made by other thresholds.
+            # Shared answers used other thresholds.
             self._shared = Shared(self._shared.together)
         try:
             yield
@@ -361,18 +366,18 @@ class Session:
 
     @property
     def judges_as_stored(self) -> bool:
-        """Whether the current thresholds are those of the stored answers."""
+        """Whether stored answers used the current thresholds."""
         return constants.judging(self.thresholds) == constants.judging(Thresholds())
 
     def _before_each(self) -> str | None:
-        """The statement that makes a cursor judge by the current thresholds, if it has to."""
+        """The statement that sets a cursor's thresholds, if they differ from the defaults."""
         return None if self.judges_as_stored else constants.judging(self.thresholds)
 
     @contextmanager
     def sharing(self, *, together: bool = True) -> Iterator[None]:
-        """While the block runs, asks each question once, unless answers are large. Questions about
-        one trace are answered out of answers about all traces `together`, for callers that ask
-        the same about many traces; with one trace, that shares nothing. Blocks may be nested."""
+        """While the block runs, runs each query once, unless answers are large. With together=True,
+        one query covers all traces and each trace gets its rows, for callers that ask the same
+        about many traces. Blocks may be nested."""
         before = self._shared
         is_idle = together and len(self.trace_ids()) < 2
         if is_idle or self.is_large or (before is not None and before.together >= together):

@@ -1,8 +1,7 @@
-"""Answers in three forms, and answers that are shared: each question is asked once, about all
-traces of a database at once.
+"""Answers in three forms, and shared answers: one query covers all traces in a database.
 
-For a small trace, DuckDB takes longer to plan a question than to answer it. So a question about the
-ranks of a run is planned once, and answered for all of them together.
+For a small trace, DuckDB takes longer to plan a query than to run it. So a question about a run's
+ranks is planned once, and answered for all of them together.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R", dict[str, Any], tuple[Any, ...])
 _TRACE = "trace_id"
-# Parameters that choose a part of one trace: others would be asked for another part.
+# Parameters that choose a part of one trace, so answers cannot be shared between traces.
 _OF_ONE = ("from_ns", "to_ns", "events", "range")
 _ALL_ROWS = 1 << 30
 # The order of a query's result, on its last lines.
@@ -37,19 +36,19 @@ _ORDER = re.compile(r"\nORDER BY [^()]*\Z")
 
 
 class Form(Struct, Generic[T], frozen=True):
-    """A form of answers: `take` runs the SQL of one, `by_trace` gives its part about each trace_id,
-    and `first` copies its first rows, or all, since callers may modify them."""
+    """A form of answers: `take` runs the SQL, `by_trace` splits the answer by trace_id, and `first`
+    copies the first or all rows, since callers may modify them."""
 
     take: Callable[[duckdb.DuckDBPyConnection, str], T]
     by_trace: Callable[[T], Callable[[int], T]]
     first: Callable[[T, int | None], T]
     is_for_people: bool = False
     columns: tuple[str, ...] = ()
-    """The columns of arrays, which may be large; causes are numbers."""
+    """Columns as arrays, which may be large; causes are numbers."""
     in_order: bool = True
 
     def sql(self, rows: str) -> str:
-        """The SQL to run for that of a question."""
+        """The SQL to run for a question's SQL."""
         if not self.columns:
             return rows
         wanted = ", ".join(
@@ -83,7 +82,7 @@ def _arrays_by_trace(answer: _Arrays) -> Callable[[int], _Arrays]:
 
     def part(trace_id: int) -> _Arrays:
         own = np.flatnonzero(traces == trace_id)
-        # Rows are in order of the trace, nearly always.
+        # Rows are nearly always ordered by trace.
         is_whole = len(own) and own[-1] - own[0] + 1 == len(own)
         places: Any = slice(own[0], own[-1] + 1) if is_whole else own
         return {column: values[places] for column, values in answer.items()}
@@ -110,10 +109,10 @@ ARRAYS: Form[_Arrays] = Form(
 
 
 class Shared:
-    """The answers so far.
+    """Cached answers.
 
     With `together`, one query covers all traces, and each trace gets its rows; otherwise each trace
-    is asked about alone, once, and arrays are not kept.
+    has its own query, run once, and arrays are not kept.
     """
 
     def __init__(self, together: bool) -> None:
@@ -129,7 +128,7 @@ class Shared:
         as_: Form[T],
         ask: Callable[[Query, Mapping[str, Value], Form[T]], T],
     ) -> T:
-        """The answer about one trace or all; `ask` answers a question that was not asked yet."""
+        """The answer about one trace or all; `ask` runs a query that is not cached yet."""
         asked, trace_id, most = self._split(question, given)
         if as_.columns and (not self.together or "trace" in asked):
             return ask(question, given, as_)
@@ -145,7 +144,7 @@ class Shared:
         return found
 
     def memoized(self, key: Any, make: Callable[[], T]) -> T:
-        """The first result of `make` for this key."""
+        """The cached result of `make` for this key."""
         with self._making:
             lock = self._locks[key]
         with lock:
@@ -157,8 +156,8 @@ class Shared:
     def _split(
         self, question: Query, given: Mapping[str, Value]
     ) -> tuple[dict[str, Value], Any, Any]:
-        """The parameters to ask with, so that callers share the answer, and the trace_id and the
-        number of rows (`top`) to choose from it."""
+        """The parameters of the shared query, and the trace_id and number of rows (`top`) to select
+        from its answer."""
         asked = dict(given)
         trace_id = most = None
         if self.together and is_about_each(question, asked):
@@ -169,17 +168,17 @@ class Shared:
 
 
 def grouped(rows: Iterable[R], column: Any) -> dict[Any, list[R]]:
-    """The rows by their value in a column; for other values, no rows."""
-    found: dict[Any, list[R]] = defaultdict(list)
+    """The rows by their value in a column; an empty list for other values."""
+    groups: dict[Any, list[R]] = defaultdict(list)
     for row in rows:
-        found[row[column]].append(row)
-    return found
+        groups[row[column]].append(row)
+    return groups
 
 
 def is_about_each(question: Query, parameters: Mapping[str, Value]) -> bool:
-    """Whether an answer about one trace is the rows of that trace in the answer about all.
+    """Whether the answer about one trace is a subset of the answer about all traces.
 
-    False if the question limits the number of rows, or chooses parts of the trace.
+    False if the question limits the number of rows, or chooses parts of a trace.
     """
     return (
         parameters.get("trace") is not None

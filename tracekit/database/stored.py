@@ -1,7 +1,8 @@
 """The catalog of a database: its tables, views, macros and types.
 
-A file may come from an untrusted source. A view or macro in it is code that the next query would
-run. So before any query runs, the catalog has to be the one that this version of tracekit writes.
+A file may come from an untrusted source, and a view or macro in it is code that the next query
+would run. So before any query runs, the catalog must equal the one that this version of tracekit
+writes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from msgspec import Struct
 from tracekit.database import catalog, facts
 from tracekit.errors import TracekitError, file_trouble, first_line
 
-# Exceptions from code that meets impossible rows.
+# Exceptions that inconsistent rows may cause.
 _SURPRISES = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RecursionError,
     TypeError, ValueError, duckdb.Error,
@@ -42,7 +43,7 @@ _LISTED = {
     "trigger": ("duckdb_triggers", "schema_name, trigger_name, sql"),
 }
 _INTERNAL = {"schema", "table", "view", "macro", "type"}
-# DuckDB lists these names in varying order.
+# DuckDB lists these names in arbitrary order.
 _EXCLUDED = re.compile(r"EXCLUDE \(([^()]*)\)")
 _FORMAT_TABLE = "tracekit"
 _COMMENT = re.compile(r"--[^\n]*")
@@ -76,27 +77,27 @@ def create_tables(connection: duckdb.DuckDBPyConnection, *, with_views: bool = F
     if not connection.execute(is_empty).fetchall()[0][0]:
         return False
     views = catalog.vocabulary().values() if with_views else ()
-    # One transaction: a file's log takes longer for each of many.
+    # A single transaction is faster, since each one writes the log.
     connection.execute("\n".join(("BEGIN;", *_tables_sql(), *views, "COMMIT")))
     return True
 
 
 class Vocabulary:
-    """The views and macros of a database that no other process opens. Creating them all takes
-    0.1 s, so each is created once SQL mentions it."""
+    """The views and macros of a database that no other process opens. Creating all of them takes
+    0.1 s, so each is created when SQL first mentions it."""
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, missing: Mapping[str, str] | None = None
     ) -> None:
-        """`missing` are the statements that the database lacks, by name; by default, all of the
+        """`missing` are statements not yet run on the database, by name; by default, the whole
         vocabulary."""
         self._connection = connection
         self._missing = dict(catalog.vocabulary() if missing is None else missing)
         self._lock = threading.Lock()
 
     def add(self, sql: str) -> None:
-        """Creates what the SQL mentions, directly or through others; everything, if it reads the
-        catalog."""
+        """Creates the views and macros that the SQL mentions, directly or indirectly; all of them
+        if it reads the catalog."""
         with self._lock:
             wanted = [*self._missing] if _OF_CATALOG.search(sql) else self._mentioned(sql)
             if wanted:
@@ -108,7 +109,7 @@ class Vocabulary:
         return [each for each in self._missing if each in words]
 
     def _create(self, cursor: duckdb.DuckDBPyConnection, names: list[str]) -> None:
-        """Creates each after those that it mentions."""
+        """Creates each one after its dependencies."""
         for name in names:
             if statement := self._missing.pop(name, ""):
                 self._create(cursor, self._mentioned(statement))
@@ -120,16 +121,16 @@ def _tables_sql() -> tuple[str, ...]:
 
 
 def entries(connection: duckdb.DuckDBPyConnection, database: str) -> list[Entry]:
-    """All catalog entries of one attached database, sorted. Listing them runs no code in them."""
-    found = []
+    """All catalog entries of one attached database, sorted. Listing them does not run them."""
+    listed = []
     for kind, (function, columns) in _LISTED.items():
         only = " AND NOT internal" if kind in _INTERNAL else ""
         rows = connection.execute(
             f"SELECT {columns} FROM system.main.{function}() WHERE database_name = $name{only}",
             {"name": database},
         ).fetchall()
-        found += [Entry(kind, schema, name, _in_order(repr(rest))) for schema, name, *rest in rows]
-    return sorted(found)
+        listed += [Entry(kind, schema, name, _in_order(repr(rest))) for schema, name, *rest in rows]
+    return sorted(listed)
 
 
 def _in_order(definition: str) -> str:
@@ -142,7 +143,8 @@ def digest(found: list[Entry]) -> str:
 
 
 def ours() -> list[Entry]:
-    """The entries that this version of tracekit writes, as the installed DuckDB lists them."""
+    """The catalog entries that this version of tracekit writes, as listed by the installed
+    DuckDB."""
     with duckdb.connect(":memory:") as connection:
         create_tables(connection, with_views=True)
         return entries(connection, "memory")
@@ -168,11 +170,11 @@ def require_ours(connection: duckdb.DuckDBPyConnection, database: str, name: str
         TracekitError: when it does not; the message calls the database `name` and says why.
         duckdb.Error: when the database cannot be read.
     """
-    found = entries(connection, database)
-    if digest(found) != catalog.DIGEST:
+    present = entries(connection, database)
+    if digest(present) != catalog.DIGEST:
         expected = ours()
-        if found != expected:
-            raise TracekitError(f"{name}: {_difference(connection, database, found, expected)}")
+        if present != expected:
+            raise TracekitError(f"{name}: {_difference(connection, database, present, expected)}")
     made_by = _format(connection, database)
     if made_by is None:
         raise TracekitError(f"{name}: was not loaded completely: load its traces again")
@@ -181,48 +183,48 @@ def require_ours(connection: duckdb.DuckDBPyConnection, database: str, name: str
 
 
 def require_sound(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    """Checks that the rows of a database name events, labels, threads and traces that exist: other
-    code relies on it (queries/schema/contradictions.sql).
+    """Checks that a database's rows refer only to existing events, labels, threads and traces,
+    which other code relies on (queries/schema/contradictions.sql).
 
     Raises:
         TracekitError: when they do not; the message calls the database `name`.
         duckdb.Error: when the database cannot be read.
     """
-    if found := connection.execute(catalog.schema("contradictions")).fetchall():
-        tables = ", ".join(table for (table,) in found)
+    if contradicting := connection.execute(catalog.schema("contradictions")).fetchall():
+        tables = ", ".join(table for (table,) in contradicting)
         raise TracekitError(
             f"{name}: its rows contradict each other ({tables}): load the trace again"
         )
 
 
 def blame_rows(name: str, error: BaseException, where: TracebackType | None) -> None:
-    """Explains an unexpected error that tracekit's own code raised, by its traceback `where`, while
-    it used the rows of `name`. Errors of the user's own code stay as they are.
+    """Explains an unexpected error from tracekit's own code (judging by its traceback `where`)
+    while using the rows of `name`. Errors from the user's code are left alone.
 
     Raises:
-        TracekitError: when the rows contradict each other, tracekit has a mistake, or a file cannot
-            be read any more.
+        TracekitError: when the rows contradict each other, tracekit has a bug, or a file has become
+            unreadable.
     """
     is_surprise = isinstance(error, _SURPRISES) and not isinstance(error, TracekitError | OSError)
     modules = (str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(where))
-    if not is_surprise or all(each.partition(".")[0] != _PACKAGE for each in modules):
+    if not is_surprise or all(module.partition(".")[0] != _PACKAGE for module in modules):
         return
     reason = file_trouble(error) or (
-        "its rows contradict each other, or tracekit made a mistake "
+        "its rows contradict each other, or tracekit has a bug "
         f"({first_line(error)}): load its traces again"
     )
     raise TracekitError(f"{name}: {reason}") from error
 
 
 def require_traces(connection: duckdb.DuckDBPyConnection, database: str, name: str) -> None:
-    """Checks that the traces of an attached database can be copied. Its other entries do not
-    matter, since they are not run.
+    """Checks that the traces of an attached database can be copied. Its other catalog entries do
+    not matter, since they are not run.
 
     Raises:
         TracekitError: when its tables or its format are not those that this version writes.
     """
-    found = set(entries(connection, database))
-    if not _tables() <= found or _format(connection, database) != catalog.FORMAT:
+    present = set(entries(connection, database))
+    if not _tables() <= present or _format(connection, database) != catalog.FORMAT:
         raise TracekitError(f"{name}: {_OTHER_VERSION}")
 
 
@@ -230,32 +232,32 @@ def _tables() -> set[Entry]:
     """The tables that loading writes."""
     with duckdb.connect(":memory:") as connection:
         connection.execute(catalog.schema("tables"))
-        return {each for each in entries(connection, "memory") if each.kind == "table"}
+        return {entry for entry in entries(connection, "memory") if entry.kind == "table"}
 
 
 def is_part_of_ours(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether a connection's database is an unfinished one of this version: it has all tables that
-    loading writes, and every other entry is one that this version writes, too."""
+    """Whether a connection's database is an unfinished one by this version: it has all tables that
+    loading writes, and this version writes all its other entries, too."""
     (database,) = connection.execute("SELECT system.main.current_database()").fetchall()[0]
-    found = set(entries(connection, database))
-    return _tables() <= found <= set(ours())
+    present = set(entries(connection, database))
+    return _tables() <= present <= set(ours())
 
 
 def _difference(
     connection: duckdb.DuckDBPyConnection, database: str, found: list[Entry], expected: list[Entry]
 ) -> str:
-    """The error in a catalog `found` that differs from the `expected` one."""
+    """A description of how the catalog `found` differs from the `expected` one."""
     marks = [each for each in expected if each.name == _FORMAT_TABLE]
     if not set(marks) <= set(found):
         return "is not a tracekit database"
     if _format(connection, database) != catalog.FORMAT:
         return _OTHER_VERSION
     names = {(each.kind, each.schema, each.name) for each in expected}
-    for each in found:
-        if (each.kind, each.schema, each.name) not in names:
+    for entry in found:
+        if (entry.kind, entry.schema, entry.name) not in names:
             return (
-                f"contains the {each.kind} {each.name!r}, which tracekit did not write; `tracekit "
-                "load` copies only the traces into a new database"
+                f"contains the {entry.kind} {entry.name!r}, which tracekit did not write; "
+                "`tracekit load` copies only the traces into a new database"
             )
     changed = min(set(expected) - set(found))
     return (
@@ -265,8 +267,8 @@ def _difference(
 
 
 def _format(connection: duckdb.DuckDBPyConnection, database: str) -> int | None:
-    """The number in the format table, or None without exactly one row. The caller has checked that
-    the table is there."""
+    """The number in the format table; None: not exactly one row. The caller has checked that the
+    table exists."""
     quoted = '"' + database.replace('"', '""') + '"'
     rows = connection.execute(f"SELECT format FROM {quoted}.main.{_FORMAT_TABLE} LIMIT 2")
     numbers = [row[0] for row in rows.fetchall()]
@@ -274,6 +276,6 @@ def _format(connection: duckdb.DuckDBPyConnection, database: str) -> int | None:
 
 
 if __name__ == "__main__":
-    # Run after a change of tables, facts or views: any change makes a new format, so that rows
-    # derived by other rules are never read.
+    # Run this after any change to tables, facts or views: every change is a new format, so that
+    # rows derived by other rules are never read.
     catalog.write_format(format_number(), digest(ours()))

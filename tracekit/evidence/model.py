@@ -329,58 +329,58 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
 
 class WaitingRank(Struct, frozen=True):
-    """A rank with its waiting time in collectives, and the rank for which it waited longest."""
+    """A rank's waiting time in collectives, and the rank for which it waited longest."""
 
     rank: int | None
     trace_id: int
     waited_ns: int
-    """How long it waited in collectives."""
+    """Its waiting time in collectives."""
     awaited_rank: int | None
     """The rank for which it waited longest."""
     awaited_trace_id: int | None
     """That rank's trace."""
     awaited_ns: int
-    """How long it waited for that rank."""
+    """Its waiting time for that rank."""
     length_ns: int
-    """From when the rank begins the first step until it has completed the last."""
+    """The time from its start of the first step to its completion of the last."""
 
 
 class Collectives(Struct, frozen=True):
-    """The collectives that several of the ranks took part in."""
+    """The collectives that several ranks joined."""
 
     count: int
     """The number of matched collectives."""
     exchanges: int
-    """Sends with their receives."""
+    """The number of sends with their receives."""
     matched_by: dict[str, int]
     """The number of matches for each way of matching."""
     left_out: int
-    """Collectives that could not be matched without contradiction."""
+    """The number of collectives that could not be matched without contradiction."""
     waited_ns: int
-    """All ranks' waits in collectives; those in sends and receives are the run's `bubble_ns`."""
+    """All ranks' waits in collectives; waits in sends and receives are the run's `bubble_ns`."""
     wire_ns: int
-    """Time on the wire, each collective once: the duration on the rank that came last."""
+    """Wire time, counting each collective once: the duration on the rank that arrived last."""
     bandwidth: list[dict[str, Any]]
-    """By type, size and group (queries/communication/link_bandwidth.sql)."""
+    """Bandwidth by type, size and group (queries/communication/link_bandwidth.sql)."""
 
 
 class ClockAhead(Struct, frozen=True):
-    """How far a rank's clock is ahead of the median rank's; negative: behind."""
+    """How far a rank's clock is ahead of the median rank's clock; negative: behind."""
 
     rank: int | None
     ahead_ns: int
     """Negative: behind."""
     residual_ns: int
-    """The difference between the ends of collectives that remains once clocks are aligned."""
+    """The remaining difference between ends of collectives after aligning clocks."""
 
 
 class Clocks(Struct, frozen=True):
-    """How far the ranks' clocks differ, by the ends of their collectives (rank_clocks)."""
+    """The differences between the ranks' clocks, from the ends of collectives (rank_clocks)."""
 
     apart_ns: int
     """The largest difference between two clocks."""
     residual_ns: int
-    """What remains of the differences once clocks are aligned."""
+    """The remaining difference after aligning clocks."""
     compared: int
     """The number of ranks whose clocks could be compared."""
     ranks: list[ClockAhead]
@@ -388,7 +388,7 @@ class Clocks(Struct, frozen=True):
 
 class SlowLink(Struct, frozen=True):
     """A group of ranks whose messages take longer on the wire than those of similar groups, with
-    the messages that cost most."""
+    its most expensive messages."""
 
     ranks: list[int]
     """The ranks of the group (id)"""
@@ -401,9 +401,9 @@ class SlowLink(Struct, frozen=True):
     others_wire_ns: int
     """The median in similar groups."""
     excess_ns: int
-    """The extra time of all its slow messages in a step."""
+    """The extra time of all its slow messages per step."""
     saves_ns: int
-    """How much shorter a step would be without that extra time."""
+    """The decrease of a step without that extra time."""
 
 
 def of_row(kind: type[S], row: dict[str, Any], **given: Any) -> S:

@@ -65,7 +65,7 @@ class Point(Struct, frozen=True):
     traffic_bytes: int | None
     traffic_bytes_per_s: float | None
     regime: str | None = None
-    """What bounds the trace."""
+    """The verdict's regime."""
     bottleneck: str | None = None
     """The cause whose removal gains most."""
     share_busy: float | None = None
@@ -81,7 +81,7 @@ class Point(Struct, frozen=True):
 
 
 class Shape(Struct, frozen=True):
-    """A position in the grid: what bounds the baseline there, and which variant is fastest.
+    """A position in the grid, with the baseline's regime and the fastest variant.
 
     The baseline counts as fastest unless three quarters of another variant's rounds were faster.
     `speedup` is over the baseline; None if the baseline did not run in the same rounds.
@@ -93,7 +93,7 @@ class Shape(Struct, frozen=True):
     dim: int | None
     hidden: int | None
     regime: str | None
-    """What bounds the baseline."""
+    """The baseline's regime."""
     fastest: str | None
     """The fastest variant."""
     speedup: float | None
@@ -107,21 +107,21 @@ class Sweep(Shown, frozen=True):
     database: str
     """The file that holds the points."""
     device: str
-    """The device they ran on."""
+    """The device that the points used."""
     baseline: str
     """The variant that speed-ups refer to."""
     variants: list[str]
     """The variants that were compared."""
     captured: int
-    """The number of points that this call ran; the database had the others already."""
+    """The number of points that this call ran; the others were already in the database."""
     points: list[Point]
     """Each variant at each size."""
     shapes: list[Shape]
-    """Each size of the grid."""
+    """The sizes of the grid."""
 
     @property
     def axes(self) -> list[str]:
-        """The axes that vary between the points; if none does, the first that they have."""
+        """The axes that vary between the points; if none does, the first axis."""
         known = {axis: {getattr(point, axis) for point in self.points} for axis in AXES}
         varying = [axis for axis, values in known.items() if len(values) > 1]
         return varying or [axis for axis in ("batch", "dim") if known[axis] != {None}][:1]
@@ -133,9 +133,9 @@ class Sweep(Shown, frozen=True):
 
 
 def sweep_in(database: Session) -> Sweep | None:
-    """The sweep that a database holds: all its points, each with the verdict on its trace.
+    """The sweep in a database: all its points, each with the verdict on its trace.
 
-    Speed-ups refer to the workload that ran first. None: the database holds no sweep.
+    Speed-ups refer to the workload that ran first. None: no sweep.
     """
     rows = database.ask("sweep_points")
     if not rows:
@@ -155,7 +155,7 @@ def compare(points: Sequence[Point], baseline: str) -> list[Shape]:
     sizes: dict[tuple[Any, ...], list[Point]] = {}
     for point in points:
         sizes.setdefault(point.size, []).append(point)
-    found = []
+    shapes = []
     for size, here in sizes.items():
         base = next((point for point in here if point.workload == baseline), None)
         ran = sorted((point for point in here if point.step_ns), key=lambda p: p.step_ns or 0)
@@ -165,8 +165,8 @@ def compare(points: Sequence[Point], baseline: str) -> list[Shape]:
         fastest, speedup = (ran[0].workload, ran[0].speedup) if ran else (None, None)
         regime = base.regime if base else None
         place: dict[str, Any] = dict(zip(AXES, size, strict=True))
-        found.append(Shape(**place, regime=regime, fastest=fastest, speedup=speedup))
-    return found
+        shapes.append(Shape(**place, regime=regime, fastest=fastest, speedup=speedup))
+    return shapes
 
 
 def point_of(database: Session, row: Mapping[str, Any]) -> Point:
@@ -174,14 +174,14 @@ def point_of(database: Session, row: Mapping[str, Any]) -> Point:
     point = Point(**{name: row[name] for name in Point.__struct_fields__ if name in row})
     if point.reason is not None:
         return point
-    found = verdicts(database, point.trace_id)[0]
-    span_ns, host = found.window.span_ns, found.host
-    gains = found.causal.gains if found.causal else None
+    analysis = verdicts(database, point.trace_id)[0]
+    span_ns, host = analysis.window.span_ns, analysis.host
+    gains = analysis.causal.gains if analysis.causal else None
     return replace(
         point,
-        regime=found.verdict.regime,
-        bottleneck=found.verdict.bottleneck,
-        share_busy=found.gpu.busy_ns / span_ns if found.gpu and span_ns else None,
+        regime=analysis.verdict.regime,
+        bottleneck=analysis.verdict.bottleneck,
+        share_busy=analysis.gpu.busy_ns / span_ns if analysis.gpu and span_ns else None,
         share_compute=host.compute_ns / span_ns if host and span_ns else None,
         gains=HalvingGains(gains.host, gains.device, gains.cuda_graph) if gains else None,
     )

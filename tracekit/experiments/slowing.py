@@ -19,7 +19,7 @@ from tracekit.experiments.timing import Step
 from tracekit.text import duration
 
 _REPEATS = 25
-# In steps up to this length, the cost of watching the calls can be measured.
+# The cost of watching calls can be measured in steps up to this length.
 _SHORT_NS = 1_000_000
 
 
@@ -51,7 +51,7 @@ def slow_step(step: Step, by_ns: int, is_compiled: bool = False) -> SlowedStep:
         with counting:
             step()
     if not counting.calls:
-        why = "is compiled" if is_compiled else "calls no operator from Python"
+        why = "is compiled" if is_compiled else "does not call operators from Python"
 
         def late() -> object:
             _wait(by_ns)
@@ -92,7 +92,8 @@ def _wait(ns: int) -> None:
 
 
 def compiled_graphs() -> int:
-    """How many graphs torch.compile has compiled in this process, forgotten ones included."""
+    """The number of graphs that torch.compile has compiled in this process, including forgotten
+    ones."""
     if "torch._dynamo" not in sys.modules:
         return 0
     from torch._dynamo.utils import counters
@@ -112,9 +113,9 @@ def forget_compiled() -> int:
 
 
 def _own_cost(step: Step, calls: int) -> tuple[int, int]:
-    """The mode's own cost, in ns: on the step, and on as many calls that do nothing.
+    """The mode's own cost in ns: on the step, and on the same number of empty calls.
 
-    The second is smaller. In a long step, noise hides the first, and the second replaces it.
+    The second is smaller. In a long step, noise hides the first, so the second replaces it.
     """
     bare_ns = _cost_of(calls, 0)
     step_ns = _least(step, 1)
@@ -146,5 +147,5 @@ def _cost_of(calls: int, wait_ns: int) -> int:
 
 
 def _least(call: Callable[[], object], repeats: int = _REPEATS) -> int:
-    """Host time of a call in ns: the least of `repeats`, since other processes only add to it."""
+    """Host time of a call in ns: the minimum of `repeats`, since other processes only add to it."""
     return int(min(timeit.repeat(call, timer=time.perf_counter_ns, number=1, repeat=repeats)))

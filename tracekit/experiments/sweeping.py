@@ -1,7 +1,7 @@
 """Times and captures a workload family over a grid of sizes, into one database.
 
-Facts that a point's events cannot hold (times without the profiler, why a variant did not run) go
-into the trace's metadata, so that the database alone answers: queries/sweep/sweep_points.sql.
+Facts outside a point's events (times without the profiler, why a variant did not run) go into the
+trace's metadata, so that the database is self-contained: queries/sweep/sweep_points.sql.
 """
 
 from __future__ import annotations
@@ -50,16 +50,18 @@ def variants_of(target: str, chosen: Sequence[str] = ()) -> list[str]:
     family = [name for name in WORKLOADS if name.startswith(f"{target}-")]
     family = [target] if target in WORKLOADS else family
     if not family:
-        known = ", ".join(WORKLOADS)
-        raise TracekitError(f"no workload is named {target!r}: use mlp for all mlp-*, or {known}")
-    found = []
-    for each in chosen:
-        name = each if each in family else f"{target}-{each}"
+        variants = ", ".join(WORKLOADS)
+        raise TracekitError(
+            f"there is no workload named {target!r}: use mlp for all mlp-*, or {variants}"
+        )
+    names = []
+    for variant in chosen:
+        name = variant if variant in family else f"{target}-{variant}"
         if name not in family:
-            known = ", ".join(family)
-            raise TracekitError(f"{target} has no variant {each!r}: it has {known}")
-        found.append(name)
-    return list(dict.fromkeys(found)) or family
+            variants = ", ".join(family)
+            raise TracekitError(f"{target} has no variant {variant!r}: it has {variants}")
+        names.append(name)
+    return list(dict.fromkeys(names)) or family
 
 
 def sweep(
@@ -80,8 +82,8 @@ def sweep(
 
     `axes` gives values for some of AXES; `options` gives everything else. The variants of one size
     take turns in `rounds`. Each finished size is added to the database at once, so the same call
-    resumes an interrupted sweep. A variant that cannot run is a point with the reason. Speed-ups
-    refer to `baseline`, by default the first variant.
+    resumes an interrupted sweep. A variant that cannot run becomes a point with the reason.
+    Speed-ups refer to `baseline`, by default the first variant.
 
     Raises:
         TracekitError: when the workload, size or device does not exist, torch is missing, the
@@ -106,9 +108,9 @@ def sweep(
     wanted = [job.key(name, shape) for shape in shapes for name in names]
     with open_database(output) as database:
         rows = {_key_of(row): row for row in database.ask("sweep_points", baseline=first)}
-        found = [point_of(database, rows[key]) for key in wanted]
-    compared = compare(found, first)
-    return Sweep(str(output), job.device_name, first, names, captured, found, compared)
+        points = [point_of(database, rows[key]) for key in wanted]
+    compared = compare(points, first)
+    return Sweep(str(output), job.device_name, first, names, captured, points, compared)
 
 
 def _shapes(
@@ -118,7 +120,7 @@ def _shapes(
     for axis, values in axes.items():
         without = [name for name in names if axis not in (*WORKLOADS[name].sizes, "dtype")]
         if without and values:
-            raise TracekitError(f"{without[0]} has no size {axis!r}")
+            raise TracekitError(f"{without[0]} does not have the size {axis!r}")
     given = {axis: dict.fromkeys(axes[axis]) for axis in AXES if axes.get(axis)}
     places: list[dict[str, Any]] = [
         dict(zip(given, values, strict=True)) for values in product(*given.values())
@@ -195,14 +197,14 @@ class _Job(Struct):
 
     def _prepared(self, name: str, shape: Options) -> Runnable | CannotRun:
         try:
-            found = prepare(name, shape)
+            prepared = prepare(name, shape)
         except CannotRun as error:
             self._check_device(name)
             return error
-        if note := found.facts.get("note"):
+        if note := prepared.facts.get("note"):
             # Another variant runs instead, and its time would not be this variant's.
             return CannotRun(name, re.split(r": | \(", note)[0])
-        return found
+        return prepared
 
     def _timed(self, points: dict[str, Runnable | CannotRun]) -> dict[str, Rounds]:
         """The rounds of all variants that can run; those that fail are marked."""

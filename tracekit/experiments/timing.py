@@ -18,14 +18,14 @@ Step = Callable[[], object]
 N = TypeVar("N", int, float)
 
 ROUNDS = 15
-# A round lasts about this long. The limit on its steps keeps the launch queue from filling.
+# The approximate length of a round. The limit on its steps keeps the launch queue from filling.
 _ROUND_NS = 5_000_000
 _MOST_STEPS = 50
 _WARM_ROUNDS = 2
 
 
 class StepFailed(TracekitError):
-    """A step raised while it was timed: `name` says which step, `reason` why."""
+    """The step `name` failed while it was timed, for this `reason`."""
 
     def __init__(self, name: str, error: BaseException) -> None:
         self.name, self.reason = name, first_line(error)
@@ -48,7 +48,7 @@ class Rounds(Struct, frozen=True):
 
     @property
     def spread(self) -> float:
-        """The distance between the quartiles of the steps, over their median."""
+        """The interquartile range of the steps over their median."""
         low, middle, high = _quartiles(self.step_ns)
         return (high - low) / max(1, middle)
 
@@ -104,14 +104,14 @@ def interleaved(
 def _interleaved(steps: Mapping[str, Step], device: torch.device, rounds: int) -> dict[str, Rounds]:
     clock = _by_events if device.type == "cuda" else _by_wall_clock
     counts = {name: _steps_a_round(name, step, clock) for name, step in steps.items()}
-    found: dict[str, Rounds] = {name: Rounds([], []) for name in steps}
+    by_name: dict[str, Rounds] = {name: Rounds([], []) for name in steps}
     for number in range(_WARM_ROUNDS + rounds):
         for name, step in steps.items():
             step_ns, host_ns = _timed(name, step, counts[name], clock)
             if number >= _WARM_ROUNDS:
-                found[name].step_ns.append(step_ns)
-                found[name].host_ns.append(host_ns)
-    return found
+                by_name[name].step_ns.append(step_ns)
+                by_name[name].host_ns.append(host_ns)
+    return by_name
 
 
 _Clock = Callable[[Step, int], tuple[int, int]]

@@ -1,5 +1,5 @@
-"""Ways to run a workload changed without an edit of its code: experiments that test the verdict,
-and remedies that the run's fix list may advise."""
+"""Variants of a workload that need no code change: experiments that test the verdict, and remedies
+that the fix list may advise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ APPLIED = (GRAPH, COMPILE, TENSOR_CORES, BATCH, WORKERS)
 FEW_ROUNDS = 3
 # In these workloads, all device work scales with the hidden size: half of one is half of the other.
 _ALL_HIDDEN = ("linear", "train-step", "mlp-")
-# Used if the list advises no number.
+# Used if the list does not advise a number.
 _TIMES = _WORKERS = 2
 _BATCH_NAMES, _WORKERS_NAMES = ("batch", "batch_size"), ("num_workers", "workers")
 _NO_CUDA = "CUDA graphs need a CUDA device"
@@ -38,10 +38,10 @@ _FIRST_WITH_TF32 = (8, 0)
 
 
 class Variant(Struct, frozen=True):
-    """A way to run the workload changed.
+    """A changed way to run the workload.
 
-    `names` are the experiment's name, or those of the remedies applied. `build` makes the step, and
-    raises if it cannot run here. Its step has `samples` times as many samples as the unchanged one.
+    `names` are the experiment's name, or the applied remedies' names. `build` makes the step, and
+    raises if it cannot run here. The step has `samples` times as many samples as the unchanged one.
     """
 
     names: tuple[str, ...]
@@ -109,15 +109,17 @@ class ExperimentVariants(_Variants):
         hidden = int(self.parameters.get("hidden", 0))
         if hidden < 2:
             return {}, None
-        known = self.target.startswith(_ALL_HIDDEN)
-        return {"hidden": hidden // 2}, hidden // 2 / hidden if known else None
+        is_all_hidden = self.target.startswith(_ALL_HIDDEN)
+        return {"hidden": hidden // 2}, hidden // 2 / hidden if is_all_hidden else None
 
     def _resized(self, name: str, sizes: dict[str, int], factor: float | None) -> Variant:
         self.factors[name] = factor
 
         def build() -> Step:
             if not sizes:
-                raise TracekitError("no size of the workload sets how much work it does")
+                raise TracekitError(
+                    "the workload does not have a size that determines its amount of work"
+                )
             options = replace(self.options, **sizes)
             self.runs[name] = prepare(self.target, options)
             return self.runs[name].step
@@ -137,7 +139,7 @@ class ExperimentVariants(_Variants):
 
 
 class RemedyVariants(_Variants):
-    """The remedies that need no edit of the user's code."""
+    """The remedies that need no change to the user's code."""
 
     def __init__(self, plain: Runnable, options: Options, promises: Promises) -> None:
         super().__init__(plain, options)
@@ -159,7 +161,7 @@ class RemedyVariants(_Variants):
         ]
 
     def _compiled(self, mode: str) -> Step:
-        """Raises if torch.compile runs the step as it is: it skips what it cannot trace."""
+        """Raises if torch.compile runs the step unchanged: it skips code that it cannot trace."""
         import torch
 
         from tracekit.experiments.slowing import compiled_graphs
@@ -180,7 +182,7 @@ class RemedyVariants(_Variants):
             warnings.simplefilter("ignore")
             step()
         if compiled_graphs() == before:
-            raise TracekitError("torch.compile finds nothing in the step that it can compile")
+            raise TracekitError("torch.compile cannot compile anything in the step")
         return step
 
     def _in_tf32(self) -> Step:
@@ -190,9 +192,9 @@ class RemedyVariants(_Variants):
             raise TracekitError("TF32 needs a CUDA device")
         dtype = self.parameters.get("dtype", "fp32")
         if dtype != "fp32":
-            raise TracekitError(f"the products are in {dtype} already")
+            raise TracekitError(f"the products already use {dtype}")
         if torch.get_float32_matmul_precision() != "highest":
-            raise TracekitError("products in TF32 are allowed already")
+            raise TracekitError("TF32 products are already allowed")
         is_nvidia = torch.version.hip is None
         if is_nvidia and torch.cuda.get_device_capability(self.device) < _FIRST_WITH_TF32:
             raise TracekitError("the device has no TF32")
@@ -220,7 +222,7 @@ class RemedyVariants(_Variants):
         return Variant((BATCH,), what, build, times)
 
     def _with_workers(self) -> Variant:
-        """No more workers than there are cores to run them."""
+        """At most one worker per core."""
         advised = self._promises.workers()
         workers = min(advised or _WORKERS, max(1, os.cpu_count() or 1))
         name, given = None, None
@@ -230,11 +232,11 @@ class RemedyVariants(_Variants):
 
         def build() -> Step:
             if self._function is None:
-                raise TracekitError("the workload loads no batches")
+                raise TracekitError("the workload does not load batches")
             if name is None:
                 raise TracekitError(_no_parameter(_WORKERS_NAMES, "with a default"))
             if given == workers or (advised is None and _is_count(given)):
-                raise TracekitError(f"{given} workers load batches already")
+                raise TracekitError(f"{given} workers already load batches")
             return find_step(self.target, partial(partial, **{name: workers}))
 
         return Variant((WORKERS,), what, build)
@@ -247,9 +249,13 @@ def parameter_of(function: Callable[..., object], names: tuple[str, ...]) -> tup
     except ValueError:
         return None, None
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    for each in map(parameters.get, names):
-        if each and each.kind in by_name and each.default is not inspect.Parameter.empty:
-            return each.name, each.default
+    for parameter in map(parameters.get, names):
+        if (
+            parameter
+            and parameter.kind in by_name
+            and parameter.default is not inspect.Parameter.empty
+        ):
+            return parameter.name, parameter.default
     return None, None
 
 

@@ -1,6 +1,6 @@
-"""Verdicts on the traces of a running training, each written by a separate process: if that fails,
-or uses too much memory or time, training goes on. One process judges at a time, and the newest
-trace first: so all verdicts of a program together take the memory and the time of one."""
+"""Verdicts on the traces of a running training, each written by a separate process, so that
+training continues if it fails or uses too much memory or time. Only one process judges at a time,
+and the newest trace comes first, which bounds the memory and time for all verdicts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tracekit.errors import TracekitError, first_line
 from tracekit.files import require_unlinked, written_whole
 from tracekit.verdict.regime import bound_by
 
-# What a judging process may take. On Linux, the system refuses it more memory.
+# Limits on a judging process. The memory limit works only on Linux.
 _LIMIT_S = 600
 _MEMORY_MB = 2000
 _ADDRESS_SPACE_MB = 8000
@@ -38,8 +38,8 @@ def judge(trace: Path) -> str:
         TracekitError: when the trace cannot be analyzed.
     """
     home = str(Path(__file__).parents[2])
-    found = os.environ.get("PYTHONPATH")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [home, found]))}
+    python_path = os.environ.get("PYTHONPATH")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [home, python_path]))}
     try:
         done = subprocess.run(
             [sys.executable, "-m", "tracekit.frameworks.judging", str(trace.absolute())],
@@ -47,15 +47,15 @@ def judge(trace: Path) -> str:
             timeout=_LIMIT_S, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise TracekitError(f"{trace}: is written, but has no verdict: {error}") from error
+        raise TracekitError(f"{trace}: was written, but has no verdict: {error}") from error
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        raise TracekitError(f"{trace}: is written, but has no verdict: {last}")
+        raise TracekitError(f"{trace}: was written, but has no verdict: {last}")
     return done.stdout.strip()
 
 
 def verdict_paths(trace: Path) -> tuple[Path, Path]:
-    """Where the verdict on a trace is written: as JSON, and as text."""
+    """The paths of a trace's verdict as JSON and as text."""
     from tracekit.trace.paths import stem
 
     name = stem(trace.name)
@@ -70,7 +70,7 @@ def _write(trace: Path) -> str:
 
     with open_any(trace, Resources(memory_mb=_MEMORY_MB)) as database, database.sharing():
         analysis = verdicts(database, database.only(None))[0]
-    as_json, as_text = (require_unlinked(each, trace.parent) for each in verdict_paths(trace))
+    as_json, as_text = (require_unlinked(path, trace.parent) for path in verdict_paths(trace))
     with redirect_stdout(StringIO()) as printed:
         console.render(analysis)
     with written_whole(as_json) as beside:
@@ -118,8 +118,8 @@ def on_trace_ready(
 
 
 class _Waiting:
-    """The newest trace that waits for its verdict, and the one thread that judges. At its end, the
-    program waits for it."""
+    """The newest trace that waits for its verdict, and the judging thread, for which the program
+    waits at its end."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -127,14 +127,14 @@ class _Waiting:
         self._is_judging = False
 
     def put(self, path: Path, on_verdict: OnVerdict | None) -> None:
-        """Has a trace judged, now or after the one that is being judged; an older one that still
-        waits gets no verdict."""
+        """Queues a trace for its verdict, after the one being judged; an older one that still waits
+        gets no verdict."""
         with self._guard:
             older, self._next = self._next, (path, on_verdict)
             begins, self._is_judging = not self._is_judging, True
         if older is not None:
             _warn(
-                TracekitError(f"{older[0]}: is written, but has no verdict: {path.name} is newer")
+                TracekitError(f"{older[0]}: was written, but has no verdict: {path.name} is newer")
             )
         if begins:
             threading.Thread(target=self._judge, name="tracekit-verdict").start()
@@ -152,11 +152,11 @@ class _Waiting:
 def _tell(path: Path, on_verdict: OnVerdict | None) -> None:
     try:
         bound = judge(path)
-        found = json.loads(verdict_paths(path)[0].read_text())
-        headline, confidence = found["verdict"]["headline"], found["verdict"]["confidence"]
+        document = json.loads(verdict_paths(path)[0].read_text())
+        headline, confidence = document["verdict"]["headline"], document["verdict"]["confidence"]
         print(f"{os.path.relpath(path)}: {headline}\n{bound}; confidence {confidence}", flush=True)
         if on_verdict is not None:
-            on_verdict(path, found)
+            on_verdict(path, document)
     except Exception as error:
         _warn(error)
 

@@ -1,4 +1,4 @@
-"""Profiles steps N to M of a training loop that a framework runs, and never disturbs it.
+"""Profiles steps N to M of a framework's training loop without ever disturbing it.
 
 The framework's callbacks only say when training begins, when a step ends and when training ends.
 `tracekit.profile` records.
@@ -26,14 +26,14 @@ from tracekit.frameworks.judging import judge, verdict_paths
 
 _P = ParamSpec("_P")
 _log = logging.getLogger("tracekit")
-# The number of steps to time without the profiler before the recorded ones, if there are that many.
+# The number of steps to time without the profiler before the recorded ones, if possible.
 _TIMED = 3
-# The dry run: one step without the profiler, one for its startup, and the one that is measured.
+# The dry run: one step without the profiler, one for its startup, and one measured step.
 _DRY = 3
 
 
 class TracekitWarning(UserWarning):
-    """Says what kept tracekit from profiling a training run; the training itself goes on."""
+    """tracekit could not profile a training run; the training itself continues."""
 
 
 def _harmless(
@@ -82,7 +82,8 @@ class StepRecorder:
         first, last = steps
         if first < 3 or last < first:
             raise TracekitError(
-                f"steps={first, last}: give the first and the last step to record; the first is 3 "
+                f"steps={first, last}: give the first and the last step to record; the first must "
+                "be 3 "
                 "or later, since two steps before it are needed to time one and start the profiler"
             )
         if max_mb <= 0:
@@ -123,7 +124,7 @@ class StepRecorder:
         for other in list(_live):
             # Some frameworks do not say that a training has failed.
             if other is not self and other._thread == threading.get_ident():
-                other._give_up(f"{other.output}: another training began before this one ended")
+                other._give_up(f"{other.output}: another training started before this one ended")
         self._thread = threading.get_ident()
         torch = import_torch()
         rank, _ = rank_and_world(torch)

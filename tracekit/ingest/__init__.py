@@ -1,1 +1,1 @@
-"""Events -> tables. Only this package writes traces to a database."""
+"""Writes events to tables. Only this package writes traces to a database."""

@@ -1,4 +1,4 @@
-"""Tables of events -> facts and verdicts."""
+"""Derives facts and verdicts from tables of events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tracekit.units import rows as units
 if TYPE_CHECKING:
     from tracekit.database.stored import Vocabulary
 
-# The verdicts on the traces of a database, as rows by table; it may ask for more memory.
+# Returns the verdicts on a database's traces, as rows by table; may ask for more memory.
 Judge = Callable[
     [duckdb.DuckDBPyConnection, Callable[[], bool]],
     Iterable[Mapping[str, Sequence[Mapping[str, Any]]]],
@@ -31,14 +31,14 @@ Judge = Callable[
 # Rows in one JSON text.
 _ROWS_OF_JSON = 10_000
 _OF_VERDICTS = ("verdict", "evidence", "one_off", "advice")
-# The columns of each table that number the rows of all traces.
+# The columns with numbers that are unique over all traces, by table.
 _NUMBERED = {
     "host_thread": ("thread",),
     "thread_slice": ("thread",),
     "thread_segment": ("thread", "segment"),
     "gpu_timeline": ("place",),
 }
-# One of DuckDB's row groups.
+# The size of a DuckDB row group.
 _ROWS_AT_ONCE = 122_880
 _WRITE: dict[WalkOutput, tuple[Rows, str]] = {
     WalkOutput.SEGMENTS: ("segment", "write_segments"),
@@ -68,27 +68,27 @@ class Derivation:
         self._facts = facts.Builder(connection, self._until_done, add_names, {"units": units.fill})
 
     def build(self, *, is_new: bool) -> None:
-        """Builds all facts, which replace those that are there unless the database `is_new`."""
+        """Builds all facts. They replace existing ones unless the database `is_new`."""
         self._connection.execute("DELETE FROM tracekit")
         if not is_new:
             self._connection.execute(facts.emptied(facts.facts().values()))
         self._facts.build(nest)
 
     def build_to_add(self) -> None:
-        """Builds the facts of a new database whose traces another one will `add`."""
+        """Builds the facts of a new database that another one will `add`."""
         self._facts.build(nest, over_traces=False)
 
     def add(self, other: Path) -> None:
-        """Copies all traces of another database, with their facts, and builds the facts over
-        several traces again. Their trace_ids are above those of the traces here."""
+        """Copies all traces from another database, with their facts, and rebuilds the facts over
+        several traces. Their trace_ids must be higher than the existing ones."""
         connection = self._connection
         connection.execute("DELETE FROM tracekit")
         connection.execute(f"ATTACH {literal(str(other))} AS _added (READ_ONLY)")
         growth = connection.execute(catalog.schema("read_growth"))
         names = [each[0] for each in growth.description]
-        more = dict(zip(names, growth.fetchall()[0], strict=True))
+        offsets = dict(zip(names, growth.fetchall()[0], strict=True))
         for table in (*OF_EVENTS, *facts.about_one_trace()):
-            moved = [f"{each} + {more[each]} AS {each}" for each in _NUMBERED.get(table, ())]
+            moved = [f"{each} + {offsets[each]} AS {each}" for each in _NUMBERED.get(table, ())]
             values = f"* REPLACE ({', '.join(moved)})" if moved else "*"
             connection.execute(f"INSERT INTO {table} BY NAME SELECT {values} FROM _added.{table}")
         connection.execute("DETACH _added")
@@ -170,8 +170,8 @@ def nest(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _walk(capsule: object, rows: int) -> Generator[tuple[WalkOutput, Batch], None, None]:
-    """Batches of segments, slices and waits, about `rows` rows each: the C library nests slices
-    into call trees. Close it.
+    """Batches of segments, slices and waits, about `rows` rows each; the C library nests slices
+    into call trees. The caller closes it.
 
     `capsule` is an Arrow stream of host slices, with the columns and in the order of
     queries/schema/host_order.sql.
@@ -189,7 +189,7 @@ def _walk(capsule: object, rows: int) -> Generator[tuple[WalkOutput, Batch], Non
             if walked is WalkOutput.IS_DONE:
                 return
             if walked is WalkOutput.FAILED:
-                reason = library().tracekit_walk_error(opened) or b"no reason is given"
+                reason = library().tracekit_walk_error(opened) or b"unknown reason"
                 raise _error(reason.decode("utf-8", "replace"))
             if walked is WalkOutput.OUT_OF_MEMORY:
                 break
@@ -200,6 +200,6 @@ def _walk(capsule: object, rows: int) -> Generator[tuple[WalkOutput, Batch], Non
 
 
 def _error(reason: str) -> duckdb.Error:
-    """The exception that DuckDB raises for this reason; the stream only passes its text on."""
+    """The exception for this message from DuckDB; the stream only passes on the text."""
     is_memory = reason.startswith("Out of Memory")
     return duckdb.OutOfMemoryException(reason) if is_memory else duckdb.Error(reason)

@@ -43,8 +43,8 @@ class _Devices(Struct):
 
 
 def peaks(own: str | Path | None = None) -> list[Peaks]:
-    """All known devices: those of the file `own`, tracekit's, and those of plugins; the first match
-    for a device's name counts.
+    """All known devices: from the file `own`, from tracekit, and from plugins. The first match for
+    a device's name counts.
 
     Raises:
         TracekitError: when `own` cannot be read or is not a valid hardware file.
@@ -60,14 +60,14 @@ def _shipped() -> list[Peaks]:
 
 @cache
 def _of_plugins() -> list[Peaks]:
-    """The devices of plugins, which their names and sources say."""
+    """The plugins' devices; their names and sources name the plugin."""
     found = []
     names = {each.name for each in _shipped()}
     for plugin, file in plugins.files("hardware", "hardware.toml"):
         with plugin.leaving_out(plugins.named(file)):
             devices = _read(file)
-            if taken := next((each.name for each in devices if each.name in names), None):
-                raise TracekitError(f"tracekit has a device named {taken}")
+            if taken := next((device.name for device in devices if device.name in names), None):
+                raise TracekitError(f"tracekit already has a device named {taken}")
             for each in devices:
                 name = f"{each.name} (plugin {plugin.name})"
                 found.append(replace(each, name=name, source=plugin.mark(each.source)))
@@ -77,10 +77,10 @@ def _of_plugins() -> list[Peaks]:
 def _read(path: Path) -> list[Peaks]:
     with explained(f"{path}: cannot be read as a hardware file", OSError, ValueError):
         devices = msgspec.toml.decode(path.read_bytes(), type=_Devices).device
-    for each in devices:
-        what = f"{path}: match {each.match!r} is not an RE2 regular expression"
+    for device in devices:
+        what = f"{path}: match {device.match!r} is not an RE2 regular expression"
         with explained(what, duckdb.Error):
-            duckdb.execute("SELECT regexp_matches('', $1)", [each.match])
+            duckdb.execute("SELECT regexp_matches('', $1)", [device.match])
     return devices
 
 

@@ -1,4 +1,4 @@
-"""Files -> a database, in memory or in a file that is written whole."""
+"""Loads files into a database, in memory or in a file that appears only when complete."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tracekit.trace.source import ByteStream
 
 
 def into_memory(loader: Loader) -> duckdb.DuckDBPyConnection:
-    """Loads into a database in memory and returns a connection that can only read."""
+    """Loads into a database in memory and returns a read-only connection."""
     first, resources = loader.paths[0], loader.resources
     memory_mb = resources.memory_mb
     is_small = are_small(loader.paths)
@@ -51,7 +51,7 @@ def into_memory(loader: Loader) -> duckdb.DuckDBPyConnection:
     connection = connect(":memory:", threads | resources.settings(uuid.uuid4().hex), first)
     if is_small:
         plan_briefly(connection)
-    # The database itself is in memory: set a limit only when the user asked for one.
+    # The database itself is in memory: set a limit only if the user gave one.
     memory = Memory(connection, memory_mb) if memory_mb else None
     if loader.request.judge is None:
         loader.vocabulary = stored.Vocabulary(connection)
@@ -64,14 +64,14 @@ def into_memory(loader: Loader) -> duckdb.DuckDBPyConnection:
 def load_opened(
     streams: Sequence[ByteStream], database: Path, resources: Resources
 ) -> tuple[duckdb.DuckDBPyConnection, stored.Vocabulary, dict[int, TracekitError]]:
-    """Loads traces that are open into the new file `database`; returns a connection that may write
-    the file, the views and macros that it lacks, and the errors of bad traces by trace_id, which
-    counts from 1 in the order given.
+    """Loads open traces into the new file `database`; returns a writable connection, the views and
+    macros that the file lacks, and bad traces' errors by trace_id, counted from 1 in the given
+    order.
 
     Raises:
         TracekitError: when none of the traces can be read.
     """
-    paths = [each.path for each in streams]
+    paths = [stream.path for stream in streams]
     found = peaks(resources.hardware)
     loader = Loader(LoadRequest(paths, found, resources, keeps_errors=True, opened=streams))
     settings: Config = {"default_block_size": SMALLEST_BLOCK}
@@ -107,24 +107,24 @@ def _into_file(loader: Loader, database: str | Path, append: bool) -> None:
     resources, resumes = loader.resources, loader.request.resume
     if log := leftover_log(database):
         raise TracekitError(
-            f"{database}: {log.name} beside it holds unfinished changes by another program: close "
+            f"{database}: {log.name} next to it holds another program's unfinished changes: close "
             f"that program, open the database with DuckDB once, or remove {log.name}"
         )
     target = Path(database)
     is_other = target.exists() and target.stat().st_size and not is_database(target)
     if not append and (is_other or target.name.endswith((*endings(), ".parquet", ".csv"))):
         raise TracekitError(
-            f"{database}: load would write a DuckDB database here; name one that ends in .duckdb"
+            f"{database}: load writes a DuckDB database: choose a name that ends in .duckdb"
         )
     base = target if append and target.exists() else None
     if base is not None:
-        # Before any trace is read.
+        # Checked before any trace is read.
         require_database(base)
     with written_whole(database, loader.inputs, resumes=resumes) as beside:
         if beside.exists():
             _require_same(beside, base, loader.paths)
         elif resumes:
-            # Logs may remain from a partial database that the user removed.
+            # A partial database that the user removed may have left logs.
             for log in logs_of(beside):
                 log.unlink(missing_ok=True)
             with written_whole(beside) as fresh:
@@ -134,7 +134,7 @@ def _into_file(loader: Loader, database: str | Path, append: bool) -> None:
         settings = resources.settings(beside) | block_size(loader.paths)
         with connect(beside, settings, database) as connection:
             memory = Memory(connection, resources.memory_mb)
-            # For a small base it is faster to build all its facts again than to copy new rows in.
+            # For a small base, rebuilding all its facts is faster than copying new rows into it.
             if base is None or resumes or json_bytes(loader.paths) > base.stat().st_size:
                 loader.run(connection, memory, str(database))
             else:
@@ -144,7 +144,7 @@ def _into_file(loader: Loader, database: str | Path, append: bool) -> None:
 
 
 def _begin(loader: Loader, fresh: Path, base: Path | None, database: str | Path) -> None:
-    """Makes the database that a resumable load adds to, with a record of the load's input."""
+    """Creates the database that a resumable load adds to, with a record of the load's input."""
     if base is not None:
         shutil.copyfile(base, fresh)
     settings = loader.resources.settings(fresh) | block_size(loader.paths)
@@ -153,16 +153,16 @@ def _begin(loader: Loader, fresh: Path, base: Path | None, database: str | Path)
         begun_on = json.dumps({"base": _identity(base), "paths": _resolved(loader.paths)})
         connection.execute("DELETE FROM loading")
         connection.execute("INSERT INTO loading VALUES (?)", [begun_on])
-        # Closing a connection writes its log to the file, too, but hides errors.
+        # Closing a connection also writes its log to the file, but hides errors.
         connection.execute("CHECKPOINT")
 
 
 def _require_same(partial: Path, base: Path | None, paths: Iterable[str]) -> None:
-    """Refuses to resume `partial` with a different load.
+    """Refuses to resume `partial` if it belongs to a different load.
 
     Raises:
         TracekitError: when another version started it, `base` has changed since, or it was started
-            with traces that are not among `paths`.
+            with traces outside `paths`.
     """
     begun_on = _begun_on(partial)
     if begun_on["base"] != _identity(base):
@@ -186,11 +186,11 @@ def _begun_on(partial: Path) -> dict[str, Any]:
 
 
 def _identity(base: Path | None) -> list[int] | None:
-    """Identifies one state of a file: each load writes a new file."""
+    """Identifies one state of a file, since each load writes a new file."""
     if base is None:
         return None
-    found = base.stat()
-    return [catalog.FORMAT, found.st_ino, found.st_size, found.st_mtime_ns]
+    status = base.stat()
+    return [catalog.FORMAT, status.st_ino, status.st_size, status.st_mtime_ns]
 
 
 def _resolved(paths: Iterable[str]) -> list[str]:
@@ -201,5 +201,5 @@ def _resolved(paths: Iterable[str]) -> list[str]:
 
 def _refused(partial: Path, why: str) -> TracekitError:
     return TracekitError(
-        f"{partial}: {why}: remove it to start again, or repeat the call that started it"
+        f"{partial}: {why}: remove it to start over, or repeat the call that started it"
     )

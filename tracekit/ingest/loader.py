@@ -1,4 +1,4 @@
-"""The traces of one load: read several at a time, with bad ones skipped or refused."""
+"""Loads traces, several at a time, and skips or refuses bad ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tracekit.trace.source import ByteStream
 if TYPE_CHECKING:
     from tracekit.database.stored import Vocabulary
 
-# The number of small traces in one transaction, which takes longer than inserting one of them.
+# Small traces per transaction: a transaction takes longer than inserting one of them.
 _SMALL_TRACES_AT_ONCE = 64
 # A trace's metadata may take 1/50 of the memory: DuckDB's check of its JSON takes up to about 30
 # times the size of the text.
@@ -55,11 +55,11 @@ _Outcome = tuple[int, list[tuple[int, TracekitError]]]
 
 
 class _Stopped(Exception):
-    """An error in another file, or the user, has ended the job."""
+    """An error in another file, or the user, has stopped the load."""
 
 
 def _named(paths: Sequence[str]) -> str:
-    """The files, briefly."""
+    """A short name for the files."""
     return Path(paths[0]).name if len(paths) == 1 else counted(len(paths), "file")
 
 
@@ -75,27 +75,27 @@ class LoadRequest(Struct, frozen=True):
     load."""
     progress: LoadProgress | None = None
     opened: Iterable[ByteStream] | None = None
-    """Traces that are open already, to load instead of those at the paths."""
+    """Open traces to load instead of those at the paths."""
     judge: Judge | None = None
-    """Judges the traces once they are loaded."""
+    """Judges the traces after loading."""
 
 
 class Loader:
-    """Loads what is requested through one connection, and tells what was found on the way."""
+    """Loads the requested traces through one connection, and collects errors and notes."""
 
     def __init__(self, request: LoadRequest) -> None:
         self.request = request
         self.paths, self.resources = request.paths, request.resources
         self.vocabulary: Vocabulary | None = None
-        """The views and macros that are not created before SQL mentions them."""
+        """The views and macros that are only created when SQL mentions them."""
         self.bad: list[tuple[int, TracekitError]] = []
         """The errors of bad traces, with their trace_ids."""
         self.beside: list[str] = []
-        """Files that were found beside the traces."""
+        """Files that were found next to the traces."""
         self.notes: list[str] = []
-        """What a person has to know about them."""
+        """Messages to the user about these files."""
         self.loaded = 0
-        # The highest trace_id of the database that these traces are added to.
+        # The highest trace_id in the database that these traces are added to.
         self._after = 0
         self._next_id = 1
         self._keeps_errors = request.keeps_errors
@@ -104,7 +104,7 @@ class Loader:
 
     @property
     def inputs(self) -> list[str | Path]:
-        """All files that it reads."""
+        """All files that this loader reads."""
         return [*self.paths, *self.resources.inputs, *self.beside]
 
     @property
@@ -127,8 +127,8 @@ class Loader:
     def append(
         self, connection: duckdb.DuckDBPyConnection, memory: Memory, name: str, added: Path
     ) -> None:
-        """Adds to the traces of a complete database, whose facts stay. The new traces and their
-        facts are first in a database of their own, the file `added`."""
+        """Adds traces to a complete database and keeps its facts. The new traces and their facts
+        are first written to a separate database, the file `added`."""
         with loading(name):
             create_tables(connection)
             record_peaks(connection, self.request.devices)
@@ -146,7 +146,7 @@ class Loader:
                 derivation.complete(self.request.judge)
 
     def _load(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Loads all traces, and the captures and annotations of the graphs that they replay."""
+        """Loads all traces, with the captures and annotations of the graphs that they replay."""
         given = {str(path): [*annotated_nodes(str(path))] for path in self.resources.annotations}
         with stage(f"reading {_named(self.paths)}"):
             before = 0 if self.request.resume else last_trace_id(connection)
@@ -212,8 +212,8 @@ class Loader:
         if not (given or captures or any(map(beside.annotations, self.paths))):
             return
         replaying = spelled(catalog.schema("read_replaying"))
-        found = connection.execute(replaying, [before]).fetchall()
-        own = [each for each in found if each[1] in self.paths]
+        traces = connection.execute(replaying, [before]).fetchall()
+        own = [trace for trace in traces if trace[1] in self.paths]
         for trace_id, trace in own:
             self._annotate(connection, trace_id, given, beside.annotations(trace))
         chosen = sorted(captures & {each for _, path in own for each in beside.captures(path)})
@@ -235,12 +235,12 @@ class Loader:
         given: Mapping[str, Nodes],
         beside: Iterable[str],
     ) -> None:
-        """Writes the annotations of a trace's graphs, from given files and those next to it."""
+        """Writes the annotations of a trace's graphs, from the given files and those next to it."""
         # An interrupted load may have written some of them.
         connection.execute("DELETE FROM graph_annotation WHERE trace_id = ?", [trace_id])
         for path, nodes in given.items():
             insert(connection, "graph_annotation", [(trace_id, *each, path) for each in nodes])
-        # One file in memory at a time.
+        # Keep one file in memory at a time.
         for path in beside:
             if path in given:
                 continue
@@ -283,7 +283,7 @@ class Loader:
 
     @staticmethod
     def _is_in(done: set[LoadedTrace], stream: ByteStream) -> bool:
-        """Whether this trace is loaded already, with the same path and the same bytes."""
+        """Whether this trace is already loaded, with the same path and the same bytes."""
         size = stream.stored_bytes
         same = {each for each in done if each[:2] == (stream.path, size)}
         return bool(same) and (stream.path, size, stream.hashed().sha256.hexdigest()) in same
@@ -344,7 +344,7 @@ class Loader:
 
 @contextmanager
 def loading(name: str) -> Iterator[None]:
-    """Turns errors of DuckDB into those for people."""
+    """Turns DuckDB's errors into messages for people."""
     with explained(f"{name}: cannot be loaded", duckdb.Error):
         try:
             yield

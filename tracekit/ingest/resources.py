@@ -1,4 +1,4 @@
-"""Memory, threads and disk that loading may use, and the callbacks that report its progress."""
+"""Limits on the memory, threads and disk that loading uses, and progress callbacks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MEMORY_MB_PER_THREAD = 200
 # compress text less, and are slower when memory is short.
 SMALLEST_BLOCK = 16 << 10
 _BLOCK_BYTES = {1 << 20: SMALLEST_BLOCK, 256 << 20: 64 << 10}
-# Up to this size of the JSON, planning takes most of a query's time. All of DuckDB's optimizers but
-# these cost more than they save there: without them, an analysis takes a tenth less CPU time.
+# Up to this size of JSON, planning takes most of a query's time. All of DuckDB's optimizers except
+# these cost more than they save: without the others, an analysis takes 10 % less CPU time.
 _MOSTLY_PLANNED_BYTES = 2 << 20
 _OPTIMIZERS = ("filter_pushdown", "unused_columns")
-# A compressed trace grows by about this factor.
+# The typical compression ratio of traces.
 _COMPRESSION = 20
 # DuckDB keeps up to this much freed memory for reuse, and refuses more than the machine has.
 _MOST_KEPT_MB = 1_000
@@ -36,7 +36,7 @@ _GROWTH = 64
 _MOST_THREADS = 1_024
 # A petabyte. DuckDB counts in 64 bits.
 _MOST_MB = 1_000_000_000
-# The process needs this outside DuckDB's buffers: interpreter, DuckDB itself, batches in flight.
+# Memory that the process needs outside DuckDB's buffers: interpreter, DuckDB, batches in flight.
 _OUTSIDE_DUCKDB_MB = 215
 
 
@@ -63,8 +63,8 @@ class Resources(Struct, frozen=True):
     directory; queries may put up to `spill_mb` there, as `open_database` describes. `hardware` is a
     file of device peaks that take precedence over tracekit's own, in the form of
     tracekit/hardware.toml. `annotations` are files with a program's notes on the nodes of its
-    graphs (tracekit/trace/beside.py); those next to a trace are read anyway, unless they are
-    outside of the folders `within`, if these are given.
+    graphs (tracekit/trace/beside.py). Annotations next to a trace are always read, unless `within`
+    is given and they are outside these folders.
 
     Raises:
         TracekitError: when a value is out of range, or `temp_dir` is not a directory.
@@ -94,7 +94,7 @@ class Resources(Struct, frozen=True):
 
     @property
     def inputs(self) -> list[str | Path]:
-        """The files that it names."""
+        """The files among these settings."""
         return [*([] if self.hardware is None else [self.hardware]), *self.annotations]
 
     @property
@@ -135,8 +135,8 @@ class Memory:
 
 
 def limit_process(limit_mb: int) -> None:
-    """On Linux, keeps the process from taking more memory than it has now plus this: DuckDB's own
-    limit does not count texts. If the machine runs out of memory, this process ends first."""
+    """On Linux, limits the process to this much more memory than it has now, since DuckDB's own
+    limit does not count texts. If the machine runs out of memory, this process is killed first."""
     if sys.platform != "linux":
         return
     import resource
@@ -159,7 +159,7 @@ def workers_of(connection: duckdb.DuckDBPyConnection) -> int:
 
 
 def json_bytes(paths: list[str]) -> float:
-    """The size of these traces' JSON, about; infinite if it is not known, as for a pipe."""
+    """The approximate size of these traces' JSON; infinite if unknown, as for a pipe."""
     try:
         return sum(
             Path(path).stat().st_size * (1 if path.endswith(".json") else _COMPRESSION)
@@ -168,24 +168,24 @@ def json_bytes(paths: list[str]) -> float:
             for path in paths
         )
     except OSError:
-        # A file has just been removed: reading it will say so.
+        # A file was just removed: reading it will report that.
         return inf
 
 
 def block_size(paths: list[str]) -> Config:
-    """DuckDB's setting of the block size for a new database of these traces."""
+    """DuckDB's block size setting for a new database of these traces."""
     total = json_bytes(paths)
     fitting = [block for most, block in _BLOCK_BYTES.items() if total <= most]
     return {"default_block_size": fitting[0]} if fitting else {}
 
 
 def are_small(paths: list[str]) -> bool:
-    """Whether planning takes most of the time of queries about these traces."""
+    """Whether planning dominates the time of queries on these traces."""
     return json_bytes(paths) <= _MOSTLY_PLANNED_BYTES
 
 
 def plan_briefly(connection: duckdb.DuckDBPyConnection) -> None:
-    """Makes DuckDB plan queries with little effort, which is best for small traces."""
-    known = [name for (name,) in connection.execute("FROM duckdb_optimizers()").fetchall()]
-    others = ",".join(name for name in known if name not in _OPTIMIZERS)
+    """Reduces DuckDB's planning effort, which is best for small traces."""
+    optimizers = [name for (name,) in connection.execute("FROM duckdb_optimizers()").fetchall()]
+    others = ",".join(name for name in optimizers if name not in _OPTIMIZERS)
     connection.execute(f"SET disabled_optimizers = '{others}'")

@@ -1,4 +1,4 @@
-"""Batches of events -> tables of a trace database."""
+"""Writes batches of events to the tables of a trace database."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from tracekit.trace.reader import METADATA_BYTES, Piece, TraceReader
 from tracekit.trace.recovery import strict_json
 from tracekit.trace.source import ByteStream
 
-# A label_id is the trace_id in the high bits and a number within the trace in the low 32.
+# A label_id has the trace_id in its high bits and a number within the trace in the low 32.
 LABEL_BITS = 32
 _INSERT: dict[Rows, str] = {"event": "write_event_rows", "label": "write_labels"}
 _TEXTS = ("rejected", "verbatim")
-# The tables of traces that are not derived.
+# The tables of traces, without derived ones.
 OF_EVENTS = ("device", "event_row", "label", "rejected", "verbatim", "graph_annotation", "trace")
 _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 
 
 def create_tables(connection: duckdb.DuckDBPyConnection, *, with_views: bool = True) -> bool:
     """Creates all tables and views in an empty database. Returns whether it was empty."""
-    # Rows carry their position in the file.
+    # Rows store their position in the file.
     connection.execute("SET preserve_insertion_order = false")
     return stored.create_tables(connection, with_views=with_views)
 
@@ -48,7 +48,7 @@ LoadedTrace = tuple[str, int, str]
 
 
 def loaded_traces(connection: duckdb.DuckDBPyConnection) -> set[LoadedTrace]:
-    """The traces that the database holds."""
+    """The traces in the database."""
     return set(connection.execute("SELECT path, file_bytes, sha256 FROM trace").fetchall())
 
 
@@ -59,13 +59,13 @@ def copy_traces(
     first_id: int,
     without: set[LoadedTrace],
 ) -> int:
-    """Copies the traces of another database, numbered from `first_id`; returns how many. Messages
-    call it `name`.
+    """Copies the traces of another database, numbered from `first_id`; returns their number. `name`
+    is the other database's name in messages.
 
-    Traces in `without` are skipped. Views and macros in the other database are not run.
+    Traces in `without` are skipped. Views and macros in the other database are never run.
 
     Raises:
-        TracekitError: when the other database cannot be opened, or another version made it.
+        TracekitError: when the other database cannot be opened, or another version created it.
     """
     try:
         connection.execute(f"ATTACH {literal(file)} AS _other (READ_ONLY)")
@@ -91,9 +91,9 @@ def _copied(connection: duckdb.DuckDBPyConnection, first_id: int, without: set[L
     with transaction(connection):
         for new_id, old_id in enumerate(chosen, first_id):
             moved = f"{new_id} AS trace_id"
-            labelled = f"{moved}, label_id + {(new_id - old_id) << LABEL_BITS} AS label_id"
+            labeled = f"{moved}, label_id + {(new_id - old_id) << LABEL_BITS} AS label_id"
             for table in OF_EVENTS:
-                replaced = labelled if table in ("event_row", "label") else moved
+                replaced = labeled if table in ("event_row", "label") else moved
                 connection.execute(
                     catalog.render_template(
                         "write_copy", table=table, replaced=replaced, old_id=old_id
@@ -104,7 +104,7 @@ def _copied(connection: duckdb.DuckDBPyConnection, first_id: int, without: set[L
 
 @contextmanager
 def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """A transaction, which an error rolls back."""
+    """A transaction that an error rolls back."""
     connection.begin()
     try:
         yield
@@ -119,8 +119,8 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 class Ingest:
     """Loads traces into a database through `connection`, which it must not share.
 
-    `on_batch` is called with the number of events in each batch before it is inserted; an exception
-    from it ends the load. A trace with more than `metadata_bytes` of metadata is refused.
+    Before each batch is inserted, `on_batch` is called with its number of events; an exception from
+    it ends the load. Traces with more than `metadata_bytes` of metadata are refused.
     """
 
     def __init__(
@@ -156,9 +156,9 @@ class Ingest:
             reader = self._reader(stream, trace_id)
             try:
                 with closing(reader.pieces()) as read:
-                    found = list(read)
+                    read_pieces = list(read)
                 _require_events(stream, reader)
-                pieces += [(trace_id, piece) for piece in found]
+                pieces += [(trace_id, piece) for piece in read_pieces]
             except TracekitError as error:
                 errors.append((trace_id, error))
             else:
@@ -178,7 +178,7 @@ class Ingest:
     def insert_events(self, trace_id: int, reader: TraceReader) -> None:
         """Adds the events, labels and rejected text of one trace."""
         with closing(reader.pieces()) as read, prefetched(read) as pieces:
-            # A run is nearly always all events, then all labels.
+            # Batches nearly always come as all events, then all labels.
             for kind, run in groupby(pieces, key=itemgetter(0)):
                 if kind in _TEXTS:
                     self._insert_texts(trace_id, run)
@@ -205,10 +205,10 @@ class Ingest:
         for table, texts in pieces:
             assert isinstance(texts, list)
             self._on_batch(0)
-            insert(self._connection, table, [(trace_id, *each) for each in texts])
+            insert(self._connection, table, [(trace_id, *row) for row in texts])
 
     def _insert_traces(self, traces: list[tuple[int, ByteStream, TraceReader]]) -> None:
-        insert(self._connection, "trace", [_trace(*each) for each in traces])
+        insert(self._connection, "trace", [_trace(*trace) for trace in traces])
         devices = []
         for trace_id, _, reader in traces:
             listed = reader.member("deviceProperties")

@@ -1,1 +1,1 @@
-"""Lakes: the traces of many ranks and runs as Parquet files, added once and asked with SQL."""
+"""Lakes: the traces of many ranks and runs as Parquet files, added once and queried with SQL."""

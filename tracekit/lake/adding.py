@@ -1,4 +1,4 @@
-"""Traces -> a lake: finds what is new or changed, and makes it visible."""
+"""Adds traces to a lake: finds new and changed ones, and makes them visible."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from tracekit.text import shown
 from tracekit.trace.paths import DATABASES, endings, trace_paths
 from tracekit.trace.remote import find, is_url
 
-# A task takes at least this many files: planning takes as long for one.
+# The minimum number of files per task, since planning takes as long for a single file.
 _FEWEST = 4
 _MARK = json.dumps({"layout": LAYOUT}).encode()
 
 
 class Added(Record, frozen=True):
-    """What an addition did, trace by trace."""
+    """The result of an addition, trace by trace."""
 
     form: ClassVar[str] = "tracekit/lake-added/1"
 
     outcomes: list[Outcome]
-    """What became of each trace."""
+    """The outcome for each trace."""
     unread: int
-    """Files that were not read, since they have not changed since they were added (count)"""
+    """The number of files that were skipped because they have not changed (count)"""
 
     @property
     def failed(self) -> list[Outcome]:
-        return [each for each in self.outcomes if each.status == "failed"]
+        return [outcome for outcome in self.outcomes if outcome.status == "failed"]
 
 
 def add_traces(
@@ -63,18 +63,19 @@ def add_traces(
 ) -> Added:
     """Adds the traces of files, folders, patterns, archives and URLs to a lake.
 
-    Only what is new or changed is read: files are known by their size and state, then by their
-    content. `run` names the run of all of them; by default it is the name of each trace's folder
-    or archive. `labels` say more about it, such as its commit. Without `judges`, no verdict is
-    stored. `on_start` is called with the number of files to read, `on_outcome` with what became of
-    each trace.
+    Only new and changed traces are read: files are compared by size and state, then by content.
+    `run` is the name of the run, by default the name of each trace's folder or archive. `labels`
+    describe the run, such as its commit. Without `judges`, verdicts are not stored. `on_start` is
+    called with the number of files to read, `on_outcome` with each trace's outcome.
 
     Raises:
         TracekitError: when the lake cannot be written.
     """
-    given = resources or Resources()
-    if given.annotations:
-        raise TracekitError(f"{lake}: a lake takes no --annotations: give them to load or analyze")
+    limits = resources or Resources()
+    if limits.annotations:
+        raise TracekitError(
+            f"{lake}: a lake does not take --annotations: use them with load or analyze"
+        )
     store = Storage(lake)
     with store.leaving_no_empty_folder():
         _prepare(store)
@@ -102,7 +103,7 @@ def add_traces(
                 new[name].append(source)
         on_start(sum(map(len, new.values())))
         tasks = [
-            Task(tuple(some), lake, run, _known(runs[name], some), dict(labels or {}), given)
+            Task(tuple(some), lake, run, _known(runs[name], some), dict(labels or {}), limits)
             for name, every in new.items()
             for some in writing.batches(
                 every, lambda each: each.size, _most_files(every, workers), writing.MOST_BYTES
@@ -115,18 +116,18 @@ def add_traces(
             else:
                 note(*_publish(store, task, result, replace_others))
         note(*_clashes(outcomes))
-        _follow_up(store, workers, outcomes, given, judges)
+        _follow_up(store, workers, outcomes, limits, judges)
         return Added(outcomes, unread)
 
 
 def _follow_up(
     store: Storage, workers: Workers, outcomes: Iterable[Outcome], given: Resources, judges: bool
 ) -> None:
-    """Judges the ranks that were added, and keeps their runs compact and published."""
+    """Judges the added ranks, and keeps their runs compact and published."""
     touched: dict[str, set[str]] = defaultdict(set)
-    for each in outcomes:
-        if each.status in ("added", "replaced"):
-            touched[str(each.run)].add(str(each.name))
+    for outcome in outcomes:
+        if outcome.status in ("added", "replaced"):
+            touched[str(outcome.run)].add(str(outcome.name))
     if judges:
         judge(store, workers, touched, given)
     many = [name for name in sorted(touched) if len(read_run(store, name).groups) > MOST_GROUPS]
@@ -136,7 +137,7 @@ def _follow_up(
 
 
 def _prepare(store: Storage) -> None:
-    """Makes sure that the lake can be written and has this layout. A new one begins with a rank."""
+    """Makes sure that the lake is writable and has this layout. A new lake starts with a rank."""
     mark = store.read(MARK)
     if mark is None:
         probe = f"{HIDDEN}{new_token()}"
@@ -147,17 +148,18 @@ def _prepare(store: Storage) -> None:
 
 
 def _known(run: LakeRun, sources: Iterable[Source]) -> tuple[Rank, ...]:
-    urls = {each.url for each in sources}
-    return tuple(each for each in run.ranks.values() if each.source.url in urls)
+    urls = {source.url for source in sources}
+    return tuple(rank for rank in run.ranks.values() if rank.source.url in urls)
 
 
 def _most_files(sources: list[Source], workers: Workers) -> int:
-    """How many files a task takes, so that each worker gets two tasks if there are enough files."""
+    """The number of files per task, so that each worker gets two tasks if there are enough
+    files."""
     return min(writing.MOST_TRACES, max(_FEWEST, ceil(len(sources) / (2 * workers.count))))
 
 
 def _is_in(source: Source, run: LakeRun) -> bool:
-    """Whether the lake holds this file, judged by size and modification time."""
+    """Whether the lake already has this file, judging by size and modification time."""
     same = [
         each.source
         for each in _known(run, [source])
@@ -181,13 +183,13 @@ def _find_sources(paths: Iterable[str], lake: Storage) -> Iterator[Source | Trac
     for path in paths:
         try:
             if path == "-":
-                raise TracekitError("-: a lake needs files: standard input cannot be read again")
-            for each in _remote(path) if is_url(path) else map(_local, trace_paths([path])):
-                if isinstance(each, TracekitError):
-                    yield each
-                elif each.url not in seen and not lake.holds(each.url):
-                    seen.add(each.url)
-                    yield each
+                raise TracekitError("-: a lake needs files: standard input cannot be reread")
+            for file in _remote(path) if is_url(path) else map(_local, trace_paths([path])):
+                if isinstance(file, TracekitError):
+                    yield file
+                elif file.url not in seen and not lake.holds(file.url):
+                    seen.add(file.url)
+                    yield file
         except TracekitError as error:
             yield error
 
@@ -203,13 +205,13 @@ def _local(path: str) -> Source | TracekitError:
 
 
 def _is_a_database(path: str) -> TracekitError:
-    return TracekitError(f"{path}: is a database: add the traces that it was loaded from")
+    return TracekitError(f"{path}: is a database: add its original traces")
 
 
 def _remote(url: str) -> Iterator[Source | TracekitError]:
     if shown(url) != url:
         raise TracekitError(
-            f"{shown(url)}: a lake keeps the addresses of its sources: give one without user, "
+            f"{shown(url)}: a lake stores its sources' addresses: give one without user, "
             "password or query"
         )
     if url.endswith(DATABASES):
@@ -223,20 +225,22 @@ def _remote(url: str) -> Iterator[Source | TracekitError]:
 def _publish(
     store: Storage, task: Task, done: Iterable[Written], replace_others: bool
 ) -> Iterator[Outcome]:
-    """Makes the ranks that a task wrote visible; yields what became of each trace."""
+    """Makes the ranks written by a task visible; yields each trace's outcome."""
     outcomes: list[Outcome] = []
-    for each in done:
-        outcomes += each.outcomes
-        if each.group is not None:
-            outcomes += _publish_group(store, each.group, each.took_s, replace_others)
-    states = {str(each.name): each.source for each in outcomes if each.status == "unchanged"}
+    for written in done:
+        outcomes += written.outcomes
+        if written.group is not None:
+            outcomes += _publish_group(store, written.group, written.took_s, replace_others)
+    states = {
+        str(outcome.name): outcome.source for outcome in outcomes if outcome.status == "unchanged"
+    }
     for source in task.sources:
-        mine = [each for each in outcomes if each.source.url == source.url]
+        mine = [outcome for outcome in outcomes if outcome.source.url == source.url]
         if all(each.source.member and each.status != "failed" for each in mine):
-            # The archive need not be read again to know that all of it is there.
+            # Recorded, so that a complete archive need not be read again.
             states |= {str(e.name): replace(e.source, members=len(mine)) for e in mine}
     if states:
-        name = next(str(each.run) for each in outcomes if each.name in states)
+        name = next(str(outcome.run) for outcome in outcomes if outcome.name in states)
         change_run(store, name, lambda run: run.with_sources(states))
     yield from outcomes
 
@@ -247,11 +251,11 @@ def _publish_group(
     outcomes: list[Outcome] = []
 
     def take(run: LakeRun) -> LakeRun:
-        outcomes[:] = [_outcome(each, run, took_s, replace_others) for each in group.ranks]
-        chosen = [each.name for each in outcomes if each.status in ("added", "replaced")]
+        outcomes[:] = [_outcome(rank, run, took_s, replace_others) for rank in group.ranks]
+        chosen = [outcome.name for outcome in outcomes if outcome.status in ("added", "replaced")]
         if not chosen:
             return run
-        # A changed file may be the trace of another rank.
+        # A changed file may now be another rank's trace.
         removed = [
             rank.name
             for rank in run.ranks.values()
@@ -261,7 +265,7 @@ def _publish_group(
         return run.with_group(group, [name for name in chosen if name], removed)
 
     if store.read(MARK) is None:
-        # Whoever else writes it writes the same.
+        # Other writers write the same content.
         store.write(MARK, _MARK)
     if all(each.token != group.token for each in change_run(store, group.run, take).groups):
         writing.remove_files(store, group)
@@ -269,22 +273,22 @@ def _publish_group(
 
 
 def _outcome(rank: Rank, run: LakeRun, took_s: float, replace_others: bool) -> Outcome:
-    """What becomes of a rank whose files are written."""
+    """The outcome for a rank whose files are written."""
     before = run.ranks.get(rank.name)
     same = next((r for r in run.ranks.values() if r.source.is_same(rank.source)), None)
-    found = Outcome("added", rank.source, rank.run, rank.name, rank.events, took_s)
+    outcome = Outcome("added", rank.source, rank.run, rank.name, rank.events, took_s)
     if before is None or before.tables != catalog.FORMAT:
-        return found if before is None and same is None else replace(found, status="replaced")
+        return outcome if before is None and same is None else replace(outcome, status="replaced")
     if before.sha256 == rank.sha256:
-        return replace(found, status="unchanged")
+        return replace(outcome, status="unchanged")
     if not replace_others and not before.source.is_same(rank.source):
         return writing.failed(
             rank.source,
             f"{_name_of(rank.source)}: run {rank.run!r} holds {rank.name} from "
-            f"{_name_of(before.source)} already: give this one another run (--run), or let it take "
-            "that one's place (--replace)",
+            f"{_name_of(before.source)} already: add this one to another run (--run), or replace "
+            "the existing one (--replace)",
         )
-    return replace(found, status="replaced")
+    return replace(outcome, status="replaced")
 
 
 def _name_of(source: Source) -> str:
@@ -292,12 +296,12 @@ def _name_of(source: Source) -> str:
 
 
 def _clashes(outcomes: list[Outcome]) -> Iterator[Outcome]:
-    """Traces of this addition that went to the same rank: only the last one is in the lake."""
+    """Traces added to the same rank: only the last one is in the lake."""
     went: dict[tuple[str | None, str | None], Outcome] = {}
-    for each in outcomes:
-        if each.status == "failed":
+    for outcome in outcomes:
+        if outcome.status == "failed":
             continue
-        before = went.get((each.run, each.name))
-        if before and not before.source.is_same(each.source):
-            yield writing.clash(each, before.source)
-        went[each.run, each.name] = each
+        before = went.get((outcome.run, outcome.name))
+        if before and not before.source.is_same(outcome.source):
+            yield writing.clash(outcome, before.source)
+        went[outcome.run, outcome.name] = outcome

@@ -1,4 +1,4 @@
-"""Views over the files of a lake, which stand for the tables of a database."""
+"""Views over a lake's files that replace a database's tables."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ if TYPE_CHECKING:
     from tracekit.lake.remote import LakeFiles
 
 
-# Columns that the table of traces has only in a lake.
+# Additional columns of the table trace in a lake.
 _LABELS = {"labels": "MAP(VARCHAR, VARCHAR)"}
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "FLOAT", "DOUBLE")
 
 
-# Files by the trace_ids of their rows that count; without any, all rows do.
+# Files by the trace_ids of their valid rows; an empty key means that all rows are valid.
 _Files = Mapping[tuple[int, ...], Sequence[str]]
 
 
 class Binding:
-    """Puts views over the files of some ranks in the place of a database's tables."""
+    """Replaces a database's tables with views over the files of some ranks."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, parts: Sequence[LakeRun]) -> None:
         self._connection = connection
         self.parts = list(parts)
         self.notes: list[str] = []
-        self._storages: dict[str, Storage] = {each.root: Storage(each.root) for each in parts}
+        self._storages: dict[str, Storage] = {part.root: Storage(part.root) for part in parts}
         # Over the empty tables: what is created here is created again over the lake's.
         self._vocabulary = Vocabulary(connection)
         self._remote: LakeFiles | None = None
 
     def bind(self) -> Vocabulary:
-        """Creates the views of the stored tables; returns those that are created once SQL mentions
-        them: the vocabulary, and facts over several traces.
+        """Creates the views of the stored tables; returns views to create when SQL mentions them:
+        the vocabulary, and facts over several traces.
 
         Raises:
-            TracekitError: when another version wrote all of these ranks in another way.
+            TracekitError: when another version wrote all these ranks in another format.
         """
         connection = self._connection
         # This is quick while the tables are empty.
@@ -56,7 +56,7 @@ class Binding:
         listed = (uris for some in self._files().values() for uris in some.values())
         everything = list(chain.from_iterable(listed))
         connection.execute("SET allowed_paths = $1", [everything])
-        # A question reads the footers of a table's files several times.
+        # Questions read the footers of a table's files several times.
         connection.execute("SET parquet_metadata_cache = true")
         connection.execute("CREATE SCHEMA lake")
         figures = ", ".join(f'"{column}"' for column in self._types(f"FROM {FIGURES}"))
@@ -78,23 +78,23 @@ class Binding:
     # -- files
 
     def scans(self) -> dict[str, str]:
-        """The SQL of the rows of each table that count."""
+        """The SQL for each table's valid rows."""
         return {table: f"FROM ({_scanned(some, False)})" for table, some in self._files().items()}
 
     def _files(self) -> Mapping[str, _Files]:
         """The files of each table."""
-        found: dict[str, dict[tuple[int, ...], list[str]]] = defaultdict(lambda: defaultdict(list))
+        files: dict[str, dict[tuple[int, ...], list[str]]] = defaultdict(lambda: defaultdict(list))
         for part in self.parts:
             for group in part.groups:
                 ids = tuple(each.trace_id for each in group.here) if group.without else ()
                 for table, size in group.files.items():
                     if group.ranks[0].tables == catalog.FORMAT or table in SMALL:
                         uri = self._uri(part.root, group, table, size)
-                        found[table][ids].append(uri)
-        return found
+                        files[table][ids].append(uri)
+        return files
 
     def _uri(self, root: str, group: Group, table: str, size: int) -> str:
-        """The name by which the connection opens a file."""
+        """The name under which the connection opens a file."""
         lake, path = self._storages[root], group.path(table)
         if lake.is_local:
             return lake.uri(path)
@@ -105,17 +105,17 @@ class Binding:
             self._connection.register_filesystem(self._remote)
         return self._remote.add(lake, path, size)
 
-    # -- what other versions wrote
+    # -- ranks written by other versions
 
     def _has_others(self) -> bool:
-        """Leaves out the ranks that another version of tracekit wrote and this one cannot read, and
-        warns about them. Returns whether readable ranks of other versions are left."""
+        """Leaves out unreadable ranks written by other versions of tracekit, and warns about them.
+        Returns whether readable ranks from other versions remain."""
         counts = Counter(rank.tables for part in self.parts for rank in part.ranks.values())
         count = counts.total()
         others = counts.keys() - {catalog.FORMAT}
-        unreadable = {each for each in others if not self._is_readable(each)}
+        unreadable = {other for other in others if not self._is_readable(other)}
         left_out = sum(counts[each] for each in unreadable)
-        small = sum(counts[each] for each in others - unreadable)
+        small = sum(counts[other] for other in others - unreadable)
         readable = (
             part.only({n for n, rank in part.ranks.items() if rank.tables not in unreadable})
             for part in self.parts
@@ -134,13 +134,12 @@ class Binding:
         if small:
             self.notes.append(
                 f"{small:,} of {counted(count, 'rank')} are from another version of tracekit: "
-                "their figures, verdicts and stored answers are read, their events are not"
+                "only their figures, verdicts and stored answers can be read, not their events"
             )
         return small > 0
 
     def _is_readable(self, form: int) -> bool:
-        """Whether the columns that the small tables of another format share with this one have the
-        same types."""
+        """Whether shared columns have the same types in the small tables of another format."""
         data = ((part, group) for part in self.parts for group in part.data)
         part, group = next(each for each in data if each[1].ranks[0].tables == form)
         if not group.files.keys() >= NEEDED:
@@ -159,7 +158,7 @@ class Binding:
         return self._types(f"FROM {table}" if made is None else made)
 
     def _completed(self, table: str, rows: str) -> str:
-        """The rows with the columns that the files of another version lack."""
+        """The rows, with columns added that another version's files lack."""
         there = self._types(rows)
         wanted = self._expected(table) | (_LABELS if table == "trace" else {})
         added = [f'NULL::{kind} AS "{n}"' for n, kind in wanted.items() if n not in there]
@@ -169,14 +168,16 @@ class Binding:
 
     def _replace_table(self, table: str, columns: Sequence[str]) -> None:
         kinds = self._types(f"FROM {table}")
-        # Numbers of threads are wider in a lake.
+        # Thread numbers have a wider type in a lake.
         chosen = ", ".join(
             f'"{name}"' if name == "thread" else f'"{name}"::{kinds[name]} AS "{name}"'
             for name in columns
         )
-        more = ", run, labels" if table == "trace" else ""
+        extra_columns = ", run, labels" if table == "trace" else ""
         self._connection.execute(f"DROP TABLE {table}")
-        self._connection.execute(f"CREATE VIEW {table} AS SELECT {chosen}{more} FROM lake.{table}")
+        self._connection.execute(
+            f"CREATE VIEW {table} AS SELECT {chosen}{extra_columns} FROM lake.{table}"
+        )
 
     def _types(self, rows: str) -> dict[str, str]:
         self._vocabulary.add(rows)
@@ -191,7 +192,7 @@ def _family(kind: str) -> str:
 
 
 def _scanned(files: _Files, by_name: bool) -> str:
-    """The SQL of the rows that count in some files."""
+    """The SQL for the valid rows of some files."""
     return " UNION ALL BY NAME ".join(
         f"FROM {_read(uris, by_name)}"
         + (f" WHERE trace_id IN ({', '.join(map(str, ids))})" if ids else "")
@@ -203,7 +204,7 @@ def _read(paths: Sequence[str], by_name: bool = False) -> str:
     """The SQL that reads Parquet files. DuckDB parses the list at each use of a view, and one long
     text is parsed three times as quickly as hundreds."""
     between = "\n"
-    while any(between in each for each in paths):
+    while any(between in path for path in paths):
         between += "\n"
     text = between.join(paths).replace("'", "''")
     named = ", union_by_name = true" if by_name else ""

@@ -233,7 +233,7 @@ def shifts(steps: Sequence[tuple[str, float]], thresholds: Thresholds) -> list[S
     The series is cut where the sum of absolute deviations from the levels is smallest. Each part is
     cut again, as long as its two levels differ by more than `shift_share` of the first, and by more
     than `shift_errors` times the standard error of their difference. The noise is estimated from
-    the differences of neighbours, which a change of level hardly affects. A part has at least two
+    the differences of neighbors, which a change of level hardly affects. A part has at least two
     runs, so that one slow night does not count as a change; only the last run may be a part alone.
 
     https://doi.org/10.2307/2529204 (Scott and Knott 1974, binary segmentation)

@@ -1,16 +1,16 @@
-"""What a lake consists of: the names of its files, and the groups of ranks that they hold.
+"""The layout of a lake: the names of its files, and the groups of ranks that they hold.
 
 LAKE/tracekit-lake.json            marks the folder as a lake
-LAKE/manifests/RUN/00000012.json   the run as its 12th change left it: its groups and their ranks;
+LAKE/manifests/RUN/00000012.json   the run after its 12th change: its groups and their ranks;
                                    numbers above 99999999 have more digits
 LAKE/manifests/RUN/TOKEN.json      a group: some ranks of the run, and the tables of its files
 LAKE/tables/TABLE/TOKEN.parquet    the rows of a group's ranks of one table
 LAKE/numbers/ID.json               whose number this is
 
-A change writes its files and its group first; then it creates the run's next version, which no
-other writer can create, too. So readers see all of a change or nothing of it. A manifest may come
-from an untrusted source: it holds no paths. They follow from its fields, each of which is checked
-for its type and its value.
+A change writes its files and its group first; then it creates the run's next version, which only
+one writer can create. So readers see a change completely or not at all. Since a manifest may come
+from an untrusted source, it does not contain paths: they follow from its fields, whose types and
+values are checked.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TABLES = "tables"
 NUMBERS = "numbers"
 # The version of this layout, and of the manifests.
 LAYOUT = 2
-# The largest INTEGER; 0 is not a trace's number.
+# The largest INTEGER; trace numbers start at 1.
 _MOST_TRACE_ID = 2**31 - 1
 _Token = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
 _Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -55,21 +55,21 @@ VERSION_NAME = r"(?:\d{8}|[1-9]\d{8,})\.json"
 
 
 class Source(Struct, frozen=True):
-    """Where a trace was read: the path or URL of its file, and the file's size and state then."""
+    """A trace's source: the path or URL of its file, and the file's size and state at that time."""
 
     url: str
     """The path or URL of the file."""
     size: int
     """Its size (bytes)"""
     stamp: str
-    """Its modification time or ETag: it changes when the file does."""
+    """Its modification time or ETag, which changes when the file does."""
     member: str | None = None
-    """The trace's path in an archive; null: the file is not an archive."""
+    """The trace's path in the archive; null: the file is not an archive."""
     members: int | None = None
-    """How many traces the archive has, once all of them are in the lake (count)"""
+    """The number of traces in the archive, once all of them are in the lake (count)"""
 
     def is_same(self, other: Source) -> bool:
-        """Whether both are the same trace, even if its file has changed in between."""
+        """Whether both are the same trace, even if its file has changed since."""
         return (self.url, self.member) == (other.url, other.member)
 
 
@@ -78,7 +78,7 @@ class Rank(Struct, frozen=True):
 
     run: str
     name: str
-    """`rank=N`, or `file=NAME` for a trace that has no rank."""
+    """`rank=N`, or `file=NAME` for a trace without a rank."""
     rank: _Count | None
     trace_id: _TraceId
     tables: int
@@ -91,7 +91,7 @@ class Rank(Struct, frozen=True):
 
     @property
     def order(self) -> tuple[bool, int, str]:
-        """Sorts the ranks of a run, those with a number first."""
+        """The sort key of a run's ranks: numbered ranks first."""
         return self.rank is None, self.rank or 0, self.name
 
 
@@ -107,17 +107,16 @@ class Group(Struct, frozen=True, dict=True):
     files: _Files
     """The tables that have rows here, and the size of each file in bytes."""
     context: str | None = None
-    """For verdicts, the digest of the ranks among which these were judged. None: the files hold
-    all other tables."""
+    """For verdicts, the digest of the ranks that were judged together. None: the files hold all
+    other tables."""
     without: list[str] = field(default_factory=list)
-    """Ranks that are no longer there, though the files hold them: each version of the run says
-    which."""
+    """Removed ranks that the files still hold, as recorded in each version of the run."""
 
     @cached_property
     def here(self) -> list[Rank]:
-        """The ranks that are still there."""
+        """The ranks that were not removed."""
         gone = set(self.without)
-        return [each for each in self.ranks if each.name not in gone]
+        return [rank for rank in self.ranks if rank.name not in gone]
 
     def only(self, names: Set[str]) -> Group:
         gone = [each.name for each in self.here if each.name not in names]
@@ -136,7 +135,7 @@ class Group(Struct, frozen=True, dict=True):
 
 
 class GroupEntry(Struct, frozen=True):
-    """A group in a version of a run, and its ranks that are no longer there."""
+    """A group in a version of a run, and its removed ranks."""
 
     token: _Token
     without: list[str]
@@ -155,11 +154,11 @@ def read_group(text: bytes, path: str) -> Group:
     """The group that a manifest describes.
 
     Raises:
-        TracekitError: when it is not one of this version, or its fields do not fit its path.
+        TracekitError: when this version did not write it, or its fields do not match its path.
     """
     group = _read(Group, text, path)
     if not _is_sound(group) or group.key != path:
-        raise TracekitError(f"{path}: is not a sound manifest: its fields do not fit its name")
+        raise TracekitError(f"{path}: is not a valid manifest: its fields do not match its name")
     return group
 
 
@@ -169,7 +168,7 @@ def read_version(text: bytes, path: str) -> Version:
 
 
 def _read(kind: type[M], text: bytes, path: str) -> M:
-    with explained(f"{path}: is not a manifest of a lake", ValueError):
+    with explained(f"{path}: is not a lake's manifest", ValueError):
         stored = parsed(text)
         if isinstance(stored, dict) and stored.get("layout", LAYOUT) != LAYOUT:
             raise TracekitError(f"{path}: another version of tracekit wrote this part of the lake")
@@ -177,11 +176,11 @@ def _read(kind: type[M], text: bytes, path: str) -> M:
 
 
 def _is_sound(group: Group) -> bool:
-    formats = {each.tables for each in group.ranks}
+    formats = {rank.tables for rank in group.ranks}
     is_whole = formats == {catalog.FORMAT} and group.context is None
     return (
         group.run == valid_name(group.run)
-        and all(each.run == group.run and _fits_name(each) for each in group.ranks)
+        and all(rank.run == group.run and _fits_name(rank) for rank in group.ranks)
         and len(formats) == 1
         and (not is_whole or group.files.keys() >= NEEDED)
     )
@@ -206,14 +205,14 @@ def number_path(trace_id: int) -> str:
 
 
 def owner_of(run: str, name: str, sha256: str, tables: int) -> bytes:
-    """The content of the file of a number."""
+    """The content of a number's file."""
     return json.dumps([run, name, sha256, tables]).encode()
 
 
 def trace_id_of(run: str, name: str, sha256: str, salt: int = 0) -> int:
-    """The number of a trace in a lake: the same whenever the same trace is added to the same rank.
+    """A trace's number in a lake: always the same for the same trace and rank.
 
-    Two ranks of a lake may get the same number: then the later one takes the next `salt`.
+    Two ranks in a lake may get the same number: then the later one uses the next `salt`.
     """
     text = f"{run}\0{name}\0{sha256}\0{catalog.FORMAT}\0{salt}"
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
@@ -221,25 +220,25 @@ def trace_id_of(run: str, name: str, sha256: str, salt: int = 0) -> int:
 
 
 def escape(text: str) -> str:
-    """Text as the name of one file or folder. No engine takes such a name for a partition's."""
+    """Text as a file or folder name that engines do not mistake for a partition."""
     return quote(text, safe=" ,+@-_.", errors="surrogateescape")
 
 
 def valid_name(text: str) -> str:
-    """Text as the name of a run or a file in a lake: not empty, no path, and not too long for the
-    name of a folder."""
-    found = text if text.strip(".") else f"{text}_"
-    found = found.encode("utf-8", "replace").decode()
-    if len(escape(found)) > _LONGEST:
-        digest = hashlib.sha256(found.encode()).hexdigest()[:16]
-        while len(escape(found)) > _LONGEST - 17:
-            found = found[:-1]
-        found = f"{found}-{digest}"
-    return found
+    """Text as the name of a run or file in a lake: not empty, not a path, and short enough for a
+    folder name."""
+    name = text if text.strip(".") else f"{text}_"
+    name = name.encode("utf-8", "replace").decode()
+    if len(escape(name)) > _LONGEST:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+        while len(escape(name)) > _LONGEST - 17:
+            name = name[:-1]
+        name = f"{name}-{digest}"
+    return name
 
 
 def run_of(source: Source) -> str:
-    """The run that a trace belongs to unless the user names it: its folder, or its archive."""
+    """A trace's default run: the name of its folder or archive."""
     from tracekit.trace.paths import stem
     from tracekit.trace.unpacking import ARCHIVES as PACKED
 
@@ -289,7 +288,7 @@ _PART = re.compile(
 
 def selection(path: str) -> Selection:
     """What a path selects: `LAKE`, `LAKE/run=NAME`, `LAKE/run=NAME/rank=3` or `.../file=NAME`."""
-    if found := _PART.fullmatch(path):
-        name = found["name"]
-        return Selection(found["root"], unquote(found["run"]), name and unquote(name))
+    if match := _PART.fullmatch(path):
+        name = match["name"]
+        return Selection(match["root"], unquote(match["run"]), name and unquote(name))
     return Selection(path.rstrip("/") or path)

@@ -1,6 +1,6 @@
-"""A lake as a database: the tables are views over the Parquet files of its ranks.
+"""A lake as a database whose tables are views over the Parquet files of its ranks.
 
-Workers ask each rank by itself: the driver holds their answers, and reads no events.
+Workers query each rank separately: the driver holds only their answers, never events.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tracekit.lake.workers import Workers
 
 _OUTSIDE_QUERIES_MB = 200
-# Above this many rows of one rank, export instead of asking.
+# The maximum number of rows per rank; users should export larger results.
 MOST_ROWS = 100_000
 
 
@@ -44,12 +44,12 @@ def require_lake(root: str) -> Storage:
     """The storage of a lake.
 
     Raises:
-        TracekitError: when there is none, or another version of tracekit made it.
+        TracekitError: when there is no lake, or another version of tracekit created it.
     """
     lake = Storage(root)
     mark = lake.read(MARK)
     if mark is None:
-        raise TracekitError(f"{shown(root)}: is not a lake: `tracekit lake add` makes one")
+        raise TracekitError(f"{shown(root)}: is not a lake: create one with `tracekit lake add`")
     check_mark(root, mark)
     return lake
 
@@ -59,7 +59,7 @@ def check_mark(root: str, mark: bytes) -> None:
     try:
         layout = int(parsed(mark)["layout"])
     except (ValueError, TypeError, KeyError) as error:
-        raise TracekitError(f"{shown(root)}: {MARK} in it is not that of a lake") from error
+        raise TracekitError(f"{shown(root)}: its {MARK} is not a lake's") from error
     if layout != LAYOUT:
         which = "a later" if layout > LAYOUT else "an earlier"
         raise TracekitError(
@@ -75,15 +75,15 @@ def selected_parts(where: Selection) -> list[LakeRun]:
     """
     lake = require_lake(where.root)
     runs = read_runs(lake, where.run)
-    found = [
+    selected = [
         run.only({name for name, rank in run.ranks.items() if where.takes(rank)}) for run in runs
     ]
-    parts = [each for each in found if each.ranks]
+    parts = [each for each in selected if each.ranks]
     if not parts and runs:
         ranks = ", ".join([name for run in runs for name in run.ranks][:8]) or "none"
-        raise TracekitError(f"{where}: the lake has no such rank; there are: {ranks}")
+        raise TracekitError(f"{where}: the lake has no such rank; its ranks are: {ranks}")
     if not parts:
-        names = ", ".join([each.name for each in read_runs(lake)][:8]) or "none"
+        names = ", ".join([run.name for run in read_runs(lake)][:8]) or "none"
         raise TracekitError(f"{where}: the lake has no such run; its runs are {names}")
     return parts
 
@@ -116,15 +116,15 @@ class Lake(Session):
         if "trace_id" not in names:
             return self.sql_of(question, given)
         beside = "".join(f"trace.{name}, " for name in ("run", "rank") if name not in names)
-        own = self.sql_of(question, given)
-        return catalog.render_template("lake_answer", beside=beside, answer=own)
+        sql = self.sql_of(question, given)
+        return catalog.render_template("lake_answer", beside=beside, answer=sql)
 
     def in_order(self) -> list[int]:
         return [rank.trace_id for rank in self.ranks]
 
     @property
     def without_events(self) -> frozenset[int]:
-        return frozenset(each.trace_id for each in self.ranks if each.tables != catalog.FORMAT)
+        return frozenset(rank.trace_id for rank in self.ranks if rank.tables != catalog.FORMAT)
 
     def context_of(self, trace_id: int) -> str:
         return self._contexts[trace_id]
@@ -151,17 +151,17 @@ def open_lake(paths: str | Iterable[str], resources: Resources | None = None) ->
     Raises:
         TracekitError: when one is not a lake, or nothing is selected.
     """
-    given = [paths] if isinstance(paths, str) else list(paths)
-    parts = [part for path in given for part in selected_parts(selection(path))]
-    return open_parts(parts, resources or Resources(), ", ".join(given))
+    listed = [paths] if isinstance(paths, str) else list(paths)
+    parts = [part for path in listed for part in selected_parts(selection(path))]
+    return open_parts(parts, resources or Resources(), ", ".join(listed))
 
 
 def open_parts(parts: Sequence[LakeRun], resources: Resources, name: str | None = None) -> Lake:
     """Opens some ranks.
 
     Raises:
-        TracekitError: when two of them have the same number and are not the same trace, or another
-            version of tracekit wrote them all.
+        TracekitError: when two different ranks have the same number, or another version of
+            tracekit wrote them all.
     """
     first: dict[int, Rank] = {}
     chosen: list[LakeRun] = []
@@ -184,15 +184,15 @@ def open_parts(parts: Sequence[LakeRun], resources: Resources, name: str | None 
 def _connected(
     parts: Sequence[LakeRun], resources: Resources
 ) -> tuple[duckdb.DuckDBPyConnection, Binding, Vocabulary]:
-    """A connection that can read these ranks, and no other file; the ranks that it reads, with
-    notes on the others; and the views that it lacks."""
+    """A connection that can read only these ranks' files; the ranks that it reads, with notes on
+    the others; and the views that it lacks."""
     root = parts[0].root
     connection = connect(":memory:", resources.settings(f"{root}#lake"), root)
     try:
         if resources.memory_mb is not None:
             limit_mb = resources.memory_mb - _OUTSIDE_QUERIES_MB
             connection.execute(f"SET memory_limit = '{limit_mb}MB'")
-        # Rows carry their position in the file.
+        # Rows store their position in the file.
         connection.execute("SET preserve_insertion_order = false")
         stored.create_tables(connection)
         record_peaks(connection, peaks(resources.hardware))
@@ -210,7 +210,7 @@ def _connected(
 def _answer(
     question: str, given: Mapping[str, Value], resources: Resources, part: LakeRun
 ) -> tuple[int, bytes]:
-    """The answer of one rank, with its run and rank: the number of rows, and these as Parquet."""
+    """One rank's answer, with run and rank: the number of rows, and the rows as Parquet."""
     from tracekit.database.frames import frame_of
 
     asked = catalog.query(question)
@@ -218,7 +218,7 @@ def _answer(
         sql = opened.shown_sql(asked, given)
         frame = opened.stream(f"SELECT * FROM ({sql}) LIMIT {MOST_ROWS + 1}", given, frame_of)
     if frame.height > MOST_ROWS:
-        raise TracekitError(f"{question}: the answer of one rank has more than {MOST_ROWS:,} rows")
+        raise TracekitError(f"{question}: a rank's answer has more than {MOST_ROWS:,} rows")
     written = io.BytesIO()
     frame.write_parquet(written)
     return frame.height, written.getvalue()
@@ -231,7 +231,7 @@ def ask_ranks(
     workers: Workers,
     resources: Resources | None = None,
 ) -> Session:
-    """The answers of all ranks of a lake, or a part of it, as the table `answers`.
+    """The answers of all ranks in a lake, or a part of it, as the table `answers`.
 
     Raises:
         TracekitError: when there is no such question or parameter, or a rank cannot be read.
@@ -243,11 +243,13 @@ def ask_ranks(
     counts: dict[int, int] = {}
     with work_folder(resources.folder, WORK_PREFIX) as folder:
         ask = partial(_answer, question, checked, resources)
-        for task, found in workers.each(ask, tasks.values()):
+        for task, rank_answer in workers.each(ask, tasks.values()):
             (rank,) = task.ranks.values()
-            if isinstance(found, Exception):
-                raise TracekitError(f"run={rank.run}/{rank.name}: {reason_of(found)}") from found
-            counts[rank.trace_id], answer = found
+            if isinstance(rank_answer, Exception):
+                raise TracekitError(
+                    f"run={rank.run}/{rank.name}: {reason_of(rank_answer)}"
+                ) from rank_answer
+            counts[rank.trace_id], answer = rank_answer
             (folder / f"{rank.trace_id}.parquet").write_bytes(answer)
         filled = [each for each in tasks if counts[each]] or [*tasks][:1]
         files = [f"{folder}/{each}.parquet" for each in filled]

@@ -1,6 +1,6 @@
-"""The files of remote lakes, as DuckDB opens them.
+"""Remote lakes' files for DuckDB.
 
-DuckDB sees a read-only file system with only these files. The credentials stay with fsspec.
+DuckDB sees a read-only file system with only these files. Credentials stay in fsspec.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import fsspec
 
 from tracekit.lake.storage import Storage
 
-# DuckDB reads a footer, then columns. Files up to this size are fetched in one request.
+# Smaller files are fetched in one request, since DuckDB reads a footer and then columns.
 _WHOLE_BYTES = 4 << 20
 _BLOCK_BYTES = 1 << 20
 
 
 class LakeFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]
-    """Files by the paths that were added."""
+    """Files by the path under which they were added."""
 
     protocol: ClassVar[str] = "lake"
     cachable = False
@@ -28,7 +28,7 @@ class LakeFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]
         self._files: dict[str, tuple[Any, str, int]] = {}
 
     def add(self, lake: Storage, path: str, size: int) -> str:
-        """Adds a file of a lake; returns its URL here."""
+        """Adds a lake's file; returns its URL in this file system."""
         at = lake.table_uri(path).replace("://", "/", 1)
         self._files[at] = (lake.fs, lake.uri(path), size)
         return f"{self.protocol}://{at}"
@@ -41,7 +41,7 @@ class LakeFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> Any:
         if "r" not in mode or "+" in mode:
-            raise PermissionError(f"{path}: a lake is only read")
+            raise PermissionError(f"{path}: a lake is read-only")
         fs, full, size = self._known(path)
         if size <= _WHOLE_BYTES:
             return io.BytesIO(fs.cat_file(full))

@@ -1,4 +1,4 @@
-"""Where a lake or a source lies: a local folder, or any file system that fsspec knows.
+"""The storage of a lake or a source: a local folder, or any fsspec file system.
 
 https://filesystem-spec.readthedocs.io
 """
@@ -22,20 +22,20 @@ from tracekit.trace.remote import filesystem, is_url, translated_errors
 
 # Prefix of the names of unfinished files.
 HIDDEN = ".writing-"
-# Prefix of the folders for work on this machine; those of dead processes are removed.
+# Prefix of this machine's work folders; folders of dead processes are removed.
 WORK_PREFIX = "tracekit-lake-"
-# How often a file is written before a missing folder counts as an error.
+# Number of attempts to write a file before a missing folder is an error.
 _ATTEMPTS = 20
-# The folders of a lake.
+# A lake's folders.
 FOLDERS = (TABLES, MANIFESTS, NUMBERS)
 
 
 class Storage:
-    """Files by their paths in a lake. A file appears whole, or not at all.
+    """Files by path in a lake. A file appears completely or not at all.
 
     Raises:
-        TracekitError: when a lake cannot have that name, or no file system for its URL is
-            installed.
+        TracekitError: when the name is not valid for a lake, or the file system for its URL is
+            not installed.
     """
 
     def __init__(self, root: str) -> None:
@@ -49,18 +49,18 @@ class Storage:
         self.fs = _Disk(self.folder)
         if any(part.startswith(("run=", "rank=", "trace_id=")) for part in self.folder.split("/")):
             raise TracekitError(
-                f"{root}: a lake cannot be in a folder that is named like one of its partitions "
+                f"{root}: a lake's folder must not be named like one of its partitions "
                 "(run=..., rank=... or trace_id=...)"
             )
 
     def read(self, path: str) -> bytes | None:
-        """The content of a small file; None: there is none."""
+        """The content of a small file; None: no such file."""
         with translated_errors(self.root), suppress(FileNotFoundError):
             return bytes(self.fs.cat_file(self.uri(path)))
         return None
 
     def read_all(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """The contents of those of these small files that are there, with their paths."""
+        """The contents of the existing files among these small ones, with their paths."""
         full = [self.uri(path) for path in paths]
         with translated_errors(self.root):
             contents = self.fs.cat(full, on_error="return") if full else {}
@@ -77,8 +77,8 @@ class Storage:
         return [self._inside(each) for each in self._find(folder) if each.endswith(".json")]
 
     def ages(self, folder: str) -> Iterator[tuple[str, float]]:
-        """All files below a folder, unfinished ones included, and how long ago each was written, in
-        seconds; no links are followed or listed."""
+        """All files below a folder, including unfinished ones, with their ages in seconds. Links
+        are neither followed nor listed."""
         now = time.time()
         for path, info in self._find(folder, detail=True).items():
             written = info.get("LastModified") or info.get("mtime") or info.get("created") or now
@@ -88,15 +88,16 @@ class Storage:
 
     @contextmanager
     def leaving_no_empty_folder(self) -> Iterator[None]:
-        """After the block, removes the local folders of the lake that it made and left empty."""
+        """After the block, removes local folders of the lake that the block created and left
+        empty."""
         here = (Path(self.folder), *Path(self.folder).parents) if self.is_local else ()
         missing = [each for each in here if not each.exists()]
         try:
             yield
         finally:
-            for each in missing:
+            for folder in missing:
                 with suppress(OSError):
-                    each.rmdir()
+                    folder.rmdir()
 
     def write(self, path: str, data: bytes) -> None:
         """Writes a small file, replacing an older one."""
@@ -113,7 +114,7 @@ class Storage:
                     return False
                 if isinstance(error, OSError) and error.errno != errno.ENOSYS:
                     raise
-                # The store cannot do both in one step.
+                # The store lacks an atomic operation for this.
                 self.fs.pipe_file(full, data)
         return True
 
@@ -128,15 +129,15 @@ class Storage:
                 self.fs.rm(full)
 
     def uri(self, path: str) -> str:
-        """The path of a file in its file system, by which DuckDB opens local ones."""
+        """A file's path in its file system; DuckDB opens local files by it."""
         return f"{self.folder}/{path}"
 
     def table_uri(self, path: str) -> str:
-        """The name by which other libraries open a file or folder."""
+        """A file's or folder's name for other libraries."""
         return self.uri(path) if self.is_local else f"{self.root.rstrip('/')}/{path}"
 
     def holds(self, url: str) -> bool:
-        """Whether a file's path or URL is inside."""
+        """Whether a file's path or URL is inside this storage."""
         if self.is_local:
             return not is_url(url) and Path(url).is_relative_to(self.folder)
         return url.startswith(self.root.rstrip("/") + "/")
@@ -150,7 +151,7 @@ class Storage:
 
     def _find(self, folder: str, *, detail: bool = False) -> Any:
         with translated_errors(self.root), suppress(FileNotFoundError):
-            # The cached listing may be older than what another process wrote.
+            # The cached listing may lack files that another process wrote.
             self.fs.invalidate_cache()
             return self.fs.find(self.uri(folder), detail=detail)
         return {}
@@ -160,7 +161,7 @@ class Storage:
 
 
 class _Disk:
-    """The methods of fsspec that a lake needs, on the local disk: local lakes do without fsspec."""
+    """The fsspec methods that a lake needs, on the local disk: local lakes do not need fsspec."""
 
     def __init__(self, root: str) -> None:
         self._root = Path(root)
@@ -172,7 +173,7 @@ class _Disk:
         """Nothing is cached."""
 
     def makedirs(self, path: str, *, exist_ok: bool) -> None:
-        """Folders are made with their files: another process may remove them while empty."""
+        """Folders are created with their files, since another process may remove empty ones."""
 
     def cat_file(self, path: str) -> bytes:
         try:
@@ -188,11 +189,11 @@ class _Disk:
         return contents
 
     def find(self, folder: str, *, detail: bool) -> Any:
-        found = (Path(where, name) for where, _, names in os.walk(folder) for name in names)
+        paths = (Path(where, name) for where, _, names in os.walk(folder) for name in names)
         if not detail:
-            return [each.as_posix() for each in found]
+            return [path.as_posix() for path in paths]
         linked, infos = Path(folder).is_symlink(), {}
-        for each in found:
+        for each in paths:
             with suppress(FileNotFoundError):
                 state = each.lstat()
                 islink = linked or not stat.S_ISREG(state.st_mode)
@@ -200,9 +201,9 @@ class _Disk:
         return infos
 
     def rm(self, paths: Iterable[str]) -> None:
-        for each in map(Path, paths):
-            each.unlink(missing_ok=True)
-            for parent in each.parents:
+        for path in map(Path, paths):
+            path.unlink(missing_ok=True)
+            for parent in path.parents:
                 if parent == self._root:
                     break
                 try:
@@ -220,7 +221,7 @@ class _Disk:
     def _put_in_place(
         self, path: str, fill: Callable[[Path], object], move: Callable[[Path, Path], object]
     ) -> None:
-        """Fills a hidden file in the same folder, and moves it to `path`."""
+        """Writes a hidden file in the same folder, and moves it to `path`."""
         target = Path(path)
         beside = target.with_name(f"{HIDDEN}{uuid.uuid4().hex}")
         for left in reversed(range(_ATTEMPTS)):
@@ -230,7 +231,7 @@ class _Disk:
                 move(beside, target)
                 return
             except (FileNotFoundError, FileExistsError):
-                # Another process may have removed the folder, which was empty.
+                # Another process may have removed the empty folder.
                 if not left or target.exists():
                     raise
             finally:
@@ -239,9 +240,9 @@ class _Disk:
 
 
 def _create(beside: Path, target: Path) -> None:
-    """Gives a file its second name, unless another file has it: FileExistsError.
+    """Gives a file a second name; raises FileExistsError if another file has it.
 
-    Where the file system has no such links, it writes a new file: readers may see that unfinished.
+    If the file system lacks hard links, writes a new file, which readers may see unfinished.
     """
     try:
         target.hardlink_to(beside)
@@ -258,7 +259,7 @@ def _create(beside: Path, target: Path) -> None:
 
 
 def local_files(lake: Storage) -> Iterator[str]:
-    """The paths of a lake's own files, if they are on this machine."""
+    """The paths of a lake's files, if they are on this machine."""
     if lake.is_local:
         yield lake.uri(MARK)
         for folder in FOLDERS:

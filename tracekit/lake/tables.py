@@ -1,4 +1,4 @@
-"""The tables and the answers to questions that a lake stores for each trace."""
+"""The tables and answers that a lake stores for each trace."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ import duckdb
 from tracekit.database import catalog, facts
 from tracekit.database.catalog import Query, Value
 
-# Stored relations and answers are about one trace alone, so the rows of all ranks together are what
-# the same SQL answers over all of them. A lake's views and questions read the stored rows.
+# Stored relations and answers are about a single trace, so the combined rows of all ranks equal the
+# answer of the same SQL over all of them. A lake's views and questions read the stored rows.
 # The relation whose rows are stored: a macro.
 FIGURES = "run_figures"
-# Questions whose answers are stored, as they are without parameters, ordered by trace first.
+# Questions whose answers (without parameters, ordered by trace first) are stored.
 ANSWERS = ("overview", "health", "missing", "launch_stats", "partition", "idle_causes")
-# Conditions on stored answers. They were computed for one rank at a time, so some rows are false
-# for a run of several.
+# Conditions on stored answers. They were computed for one rank at a time, so some rows are wrong
+# for a run of several ranks.
 _STILL = {
     "missing": " AND (code <> 'one_rank' OR trace_id IN "
     "(SELECT any_value(trace_id) FROM jobs GROUP BY job HAVING count(*) = 1))"
 }
 _PREFIX = "answer_"
-# Tables that verdicts fill, in groups of their own.
+# Tables of verdicts, which have separate groups.
 VERDICTS = ("verdict", "evidence", "one_off", "advice")
-# Columns that each table of a lake begins with.
+# The first columns of each table in a lake.
 KEYS = ("run", "rank", "trace_id")
 # Tables that every group has, even without rows.
 NEEDED = frozenset({"trace", FIGURES, *(f"{_PREFIX}{name}" for name in ANSWERS)})
-# If another version wrote a rank, these of its tables are read, provided that their columns match.
+# Tables that are read from ranks written by another version, if their columns match.
 SMALL = NEEDED | {"trace_span", "device", "windows", "window_partition", *VERDICTS}
 SMALL |= {"window_timeline_parts", "steps", "collective"}
 
 
 @cache
 def not_stored() -> tuple[str, ...]:
-    """Tables that a lake does not store: the reader makes them."""
+    """Tables that the reader creates instead of the lake storing them."""
     return ("tracekit", "loading", "hardware", *facts.over_traces())
 
 
@@ -52,15 +52,15 @@ def stored_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]
 
 
 def summaries() -> dict[str, str]:
-    """The name of each stored summary and the SQL of its rows. (Verdicts are no SQL.)"""
+    """The name of each stored summary and the SQL of its rows. (Verdicts are not SQL.)"""
     numbered = "SELECT row_number() OVER () AS place, * FROM ({})"
     answers = {f"{_PREFIX}{name}": numbered.format(catalog.query(name).sql) for name in ANSWERS}
     return {FIGURES: f"FROM {FIGURES}"} | answers
 
 
 def stored_answer_sql(question: Query, given: Mapping[str, Value]) -> str | None:
-    """The SQL that reads the stored answers to a question; None: they are not stored, or not for
-    these parameters."""
+    """The SQL that reads stored answers to a question; None: not stored, at least not for these
+    parameters."""
     if question.name not in ANSWERS or any(
         value is not None for name, value in given.items() if name != "trace"
     ):

@@ -1,8 +1,8 @@
-"""What follows an addition: verdicts, compaction, Delta tables, and removal of unused files.
+"""Work after an addition: verdicts, compaction, Delta tables, and removal of unused files.
 
-Compaction puts the ranks of a run into one file a table. Delta tables name the lake's own files of
-small tables for other engines: each publication is one commit a table, so that a reader sees a
-replaced rank once, and none that is unfinished.
+Compaction merges a run's ranks into one file per table. Delta tables refer to the lake's own files
+of small tables for other engines: each publication is one commit per table, so a reader sees a
+replaced rank only once, and never an unfinished one.
 https://github.com/delta-io/delta/blob/master/PROTOCOL.md
 """
 
@@ -37,15 +37,15 @@ from tracekit.lake.writing import batches, remove_files, write_group, write_rows
 from tracekit.records import Record
 from tracekit.verdict.rows import rows_of
 
-# Compact a run of more groups than this when ranks are added.
+# When ranks are added, compact runs with more groups than this.
 MOST_GROUPS = 16
 PUBLISHED = tuple(sorted(SMALL))
 _ATTEMPTS = 5
-# One task judges this many ranks: questions about all of them are planned once.
+# The number of ranks judged by one task, since queries about all of them are planned once.
 _MOST_RANKS = 128
 _MOST_EVENTS = 2_000_000
 _TOKEN = "[0-9a-f]{32}"
-# Files that tracekit wrote, by their names. All others are the user's.
+# Names of tracekit's files. All other files are the user's.
 _OWN = re.compile(
     rf"{NUMBERS}/\d+\.json|{TABLES}/[a-z_]+/{_TOKEN}\.parquet"
     rf"|{MANIFESTS}/[^/]+/({_TOKEN}\.json|{layout.VERSION_NAME})"
@@ -59,27 +59,27 @@ _OWN = re.compile(
 def judge(
     store: Storage, workers: Workers, touched: Mapping[str, Set[str]], resources: Resources
 ) -> None:
-    """Judges the new ranks of runs, and those whose verdict was made before other ranks came."""
+    """Judges the new ranks of runs, and ranks that were judged before others were added."""
     tasks = []
     for name, new in sorted(touched.items()):
         due = _unjudged(read_run(store, name), new)
         parts = batches(due, lambda rank: rank.events, _MOST_RANKS, _MOST_EVENTS)
         tasks += [(name, frozenset(rank.name for rank in part)) for part in parts]
-    for (name, _), found in workers.each(partial(_verdicts, store.root, resources), tasks):
-        if isinstance(found, Exception):
-            raise TracekitError(f"run={name}: cannot be judged: {reason_of(found)}") from found
-        change_run(store, name, partial(_with_verdicts, found))
+    for (name, _), result in workers.each(partial(_verdicts, store.root, resources), tasks):
+        if isinstance(result, Exception):
+            raise TracekitError(f"run={name}: cannot be judged: {reason_of(result)}") from result
+        change_run(store, name, partial(_with_verdicts, result))
 
 
 def _with_verdicts(group: Group, run: LakeRun) -> LakeRun:
-    """The run with verdicts on those of its ranks that are still the same."""
+    """The run with verdicts on its unchanged ranks."""
     here = {rank.name: rank.trace_id for rank in run.ranks.values()}
-    names = [each.name for each in group.ranks if here.get(each.name) == each.trace_id]
+    names = [rank.name for rank in group.ranks if here.get(rank.name) == rank.trace_id]
     return run.with_group(group, names) if names else run
 
 
 def _unjudged(run: LakeRun, new: Set[str]) -> list[Rank]:
-    """The ranks of a run that were not judged as it is now; if there are many, the new ones."""
+    """The ranks of a run without an up-to-date verdict; if there are many, the new ones."""
     judged = {
         rank.name
         for group in run.groups if group.context == run.context
@@ -87,18 +87,18 @@ def _unjudged(run: LakeRun, new: Set[str]) -> list[Rank]:
     }  # fmt: skip
     # Ranks that another version wrote have no events to read.
     due = [
-        each for each in run.ranks.values()
-        if each.name not in judged and each.tables == catalog.FORMAT
+        rank for rank in run.ranks.values()
+        if rank.name not in judged and rank.tables == catalog.FORMAT
     ]  # fmt: skip
     return due if len(due) <= _MOST_RANKS else [each for each in due if each.name in new]
 
 
 def _verdicts(root: str, resources: Resources, task: tuple[str, frozenset[str]]) -> Group:
-    """The verdicts on some ranks of a run, written as a group that no reader sees yet."""
+    """The verdicts on some ranks of a run, written as a group that readers do not see yet."""
     name, names = task
     run = selected_parts(Selection(root, name))
     with open_parts(run, resources) as lake, lake.sharing():
-        ranks: dict[int, Rank] = {each.trace_id: each for each in lake.ranks if each.name in names}
+        ranks: dict[int, Rank] = {rank.trace_id: rank for rank in lake.ranks if rank.name in names}
         context = lake.parts[0].context
         rows = [rows_of(each, context) for each in examine_all(lake, list(ranks))]
     with (
@@ -106,8 +106,8 @@ def _verdicts(root: str, resources: Resources, task: tuple[str, frozenset[str]])
         closing(connect(":memory:", resources.settings(folder), root)) as made,
     ):
         stored.create_tables(made)
-        for each in rows:
-            record_verdicts(made, each)
+        for row in rows:
+            record_verdicts(made, row)
         return write_group(made, ranks, VERDICTS, Storage(root), folder, context)
 
 
@@ -117,27 +117,27 @@ def _verdicts(root: str, resources: Resources, task: tuple[str, frozenset[str]])
 def compact_runs(
     lake: str, workers: Workers, names: Iterable[str], resources: Resources | None = None
 ) -> int:
-    """Merges the files of each run's ranks, table by table; returns the number of groups merged."""
+    """Merges the files of each run's ranks, table by table; returns the number of merged groups."""
     count = 0
-    for name, found in workers.each(partial(_compact, lake, resources or Resources()), names):
-        if isinstance(found, Exception):
-            raise TracekitError(f"run={name}: cannot be compacted: {reason_of(found)}") from found
-        count += found
+    for name, result in workers.each(partial(_compact, lake, resources or Resources()), names):
+        if isinstance(result, Exception):
+            raise TracekitError(f"run={name}: cannot be compacted: {reason_of(result)}") from result
+        count += result
     return count
 
 
 def mergeable(run: LakeRun) -> list[list[Group]]:
-    """The groups to merge: those of tables, and those of verdicts that still hold. Empty: all ranks
-    that this version wrote are in one group, and their verdicts in another."""
-    mine = [each for each in run.groups if each.ranks[0].tables == catalog.FORMAT]
+    """The groups to merge: of tables, and of current verdicts. Empty: all ranks written by this
+    version are already in one group, and their verdicts in another."""
+    mine = [group for group in run.groups if group.ranks[0].tables == catalog.FORMAT]
     order = sorted(mine, key=lambda each: each.here[0].order)
-    found = [[each for each in order if each.context == kind] for kind in (None, run.context)]
-    return [some for some in found if len(some) > 1 or any(each.without for each in some)]
+    by_context = [[each for each in order if each.context == kind] for kind in (None, run.context)]
+    return [some for some in by_context if len(some) > 1 or any(each.without for each in some)]
 
 
 def _compact(root: str, resources: Resources, name: str) -> int:
-    """Writes the groups of a run as one of tables and one of verdicts; returns how many groups they
-    take the place of: 0 where others changed the run meanwhile, or there is nothing to do."""
+    """Rewrites a run's groups as one of tables and one of verdicts; returns the number of replaced
+    groups: 0 if the run changed meanwhile, or there is nothing to do."""
     lake = Storage(root)
     run = read_run(lake, name)
     count = 0
@@ -165,12 +165,12 @@ def _merge(lake: Storage, resources: Resources, run: LakeRun, some: list[Group])
 
 
 def _replace(lake: Storage, name: str, some: list[Group], group: Group) -> bool:
-    """Puts a group in the place of others, unless these have changed; returns whether it did."""
+    """Replaces groups by another one, unless they have changed; returns whether it did."""
 
     def take(run: LakeRun) -> LakeRun:
         if not all(each in run.groups for each in some):
             return run
-        rest = (each for each in run.groups if each not in some)
+        rest = (group for group in run.groups if group not in some)
         return replace(run, groups=(*rest, group))
 
     return group in change_run(lake, name, take).groups
@@ -184,9 +184,9 @@ def is_published(lake: Storage) -> bool:
 
 
 def publish(root: str, resources: Resources | None = None) -> dict[str, int]:
-    """Publishes the ranks that are there now; returns the number of files of each table.
+    """Publishes the current ranks; returns the number of files of each table.
 
-    Runs whose files also hold ranks that were replaced are compacted first.
+    Runs whose files also hold replaced ranks are compacted first.
 
     Raises:
         TracekitError: when there is no lake, the library `deltalake` is not installed, or the log
@@ -196,20 +196,20 @@ def publish(root: str, resources: Resources | None = None) -> dict[str, int]:
     with needing(f"{root}: publishing needs", "lake"):
         from deltalake.exceptions import DeltaError
     for run in read_runs(lake):
-        if any(each.without for each in run.groups):
+        if any(group.without for group in run.groups):
             _compact(root, resources or Resources(), run.name)
     runs = read_runs(lake)
     groups = [
-        each for run in runs for each in run.groups
-        if not each.without and each.ranks[0].tables == catalog.FORMAT
+        group for run in runs for group in run.groups
+        if not group.without and group.ranks[0].tables == catalog.FORMAT
     ]  # fmt: skip
     done = {}
     for table in PUBLISHED:
-        named = [each for each in groups if table in each.files]
+        named = [group for group in groups if table in group.files]
         if named or lake.paths(f"{TABLES}/{table}/_delta_log"):
             where = lake.table_uri(f"{TABLES}/{table}")
             with explained(
-                f"{where}: cannot be published, though the lake has all that was added: if its log "
+                f"{where}: cannot be published (the added traces are in the lake): if its log "
                 f"is damaged, remove {where}/_delta_log, and run `tracekit lake publish {root}`",
                 DeltaError, OSError,
             ):  # fmt: skip
@@ -219,7 +219,7 @@ def publish(root: str, resources: Resources | None = None) -> dict[str, int]:
 
 
 def _commit(lake: Storage, table: str, groups: list[Group], runs: list[LakeRun]) -> None:
-    """Makes a Delta table name the files of these groups, and no other."""
+    """Makes a Delta table refer to exactly the files of these groups."""
     import deltalake
     from deltalake.exceptions import CommitFailedError, TableNotFoundError
     from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
@@ -251,13 +251,13 @@ def _commit(lake: Storage, table: str, groups: list[Group], runs: list[LakeRun])
                 delta.create_write_transaction([*added, *removed], "append", schema)
             return
         except CommitFailedError as error:
-            # Another process has published meanwhile.
+            # Another process has published in the meantime.
             if attempt == _ATTEMPTS - 1:
                 raise TracekitError(f"{uri}: cannot be published: {error}") from error
 
 
 def _schema(lake: Storage, table: str, runs: list[LakeRun]) -> Any:
-    """The columns of a table, as its files have them."""
+    """The columns in a table's files."""
     from arro3.core import Table
     from deltalake import Schema
 
@@ -271,37 +271,37 @@ def _schema(lake: Storage, table: str, runs: list[LakeRun]) -> Any:
 
 
 class Cleaned(Record, frozen=True):
-    """What was removed: files of replaced or unfinished ranks."""
+    """The removed files, of replaced or unfinished ranks."""
 
     form: ClassVar[str] = "tracekit/lake-cleaned/1"
 
     removed: tuple[str, ...]
     """Their paths in the lake."""
     kept_young: int
-    """Files of no rank that may belong to an addition that still runs (count)"""
+    """The number of unused files that a running addition may need (count)"""
 
 
 def clean(root: str, older_than_hours: float = 24.0) -> Cleaned:
-    """Removes files that belong to no visible rank and were written long ago.
+    """Removes old files that do not belong to a visible rank.
 
-    It follows no link below the lake's folder, and leaves files that are not named as a lake names
-    its own.
+    Links below the lake's folder are not followed, and files that are not named like a lake's are
+    left alone.
 
     Raises:
-        TracekitError: when there is no lake, or the age is negative or no number.
+        TracekitError: when there is no lake, or the age is negative or not a number.
     """
     if not older_than_hours >= 0:
-        raise TracekitError(f"an age is a number of hours from 0 on, not {older_than_hours:g}")
+        raise TracekitError(f"an age is a number of hours, at least 0, not {older_than_hours:g}")
     lake = require_lake(root)
-    # List first: files that appear later are young.
+    # List first: files that appear later are recent.
     ages = {path: age_s for folder in FOLDERS for path, age_s in lake.ages(folder)}
     runs = read_runs(lake)
-    groups = [each for run in runs for each in run.groups]
+    groups = [group for run in runs for group in run.groups]
     ranks = [rank for run in runs for rank in run.ranks.values()]
-    used = {each.path(table) for each in groups for table in each.files}
-    used |= {each.key for each in groups}
+    used = {group.path(table) for group in groups for table in group.files}
+    used |= {group.key for group in groups}
     used |= {layout.version_path(run.name, run.number) for run in runs}
-    used |= {layout.number_path(each.trace_id) for each in ranks}
+    used |= {layout.number_path(rank.trace_id) for rank in ranks}
     unused = [path for path in ages if _OWN.fullmatch(path) and path not in used]
     old = [path for path in unused if ages[path] >= older_than_hours * 3600]
     lake.remove(old)

@@ -1,7 +1,7 @@
-"""The work on many files or ranks: on the processes of this machine, or as tasks of a Ray cluster.
+"""Runs work on many files or ranks in this machine's processes, or as tasks on a Ray cluster.
 
-Both get a bounded number of tasks at a time. Ray schedules tasks by the memory and cores that
-they declare, and runs them again when a machine or a process dies.
+Both get a bounded number of tasks at a time. Ray schedules tasks by their declared memory and
+cores, and retries them when a machine or a process dies.
 
 https://docs.ray.io/en/latest/ray-core/fault_tolerance/tasks.html
 https://docs.ray.io/en/latest/ray-core/patterns/limit-pending-tasks.html
@@ -29,21 +29,21 @@ from tracekit.errors import StorageError, TracekitError, is_interrupt, needing, 
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Tasks given to a pool in addition to the running ones.
+# Number of tasks queued in a pool besides the running ones.
 _WAITING = 2
-# How long a worker may take to remove its files before it ends.
+# The time for a worker to remove its files before it ends.
 _TO_END_S = 5
-# Signals by which schedulers, containers and closed terminals end a process.
+# Signals with which schedulers, containers and closed terminals end a process.
 _SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-# A worker holds this while it works on a task.
+# Held by a worker while it works on a task.
 _WORKING = Lock()
-# The thread that ends a worker holds this.
+# Held by the thread that ends a worker.
 _ENDING = Lock()
 
-# Memory of a task unless the user says otherwise: enough for a trace of a gigabyte.
+# Default memory of a task, enough for a trace of one gigabyte.
 TASK_MB = 2_000
 _RETRIES = 5
-# Tasks given to the cluster per core: one runs, and the next one waits.
+# Tasks submitted to the cluster per core: one runs, and the next one waits.
 _TASKS_PER_CORE = 2
 _OBJECT_STORE_BYTES = 100 << 20
 _WAIT_S = 1.0
@@ -52,7 +52,7 @@ _WAIT_S = 1.0
 def _in_window(
     tasks: Iterable[T], room: Callable[[], int], submit: Callable[[T], Future[R]]
 ) -> Iterator[tuple[T, R | Exception]]:
-    """Each task with its result or error, as they end; at most `room()` of them are handed over."""
+    """Tasks with their results or errors, in completion order; at most `room()` are submitted."""
     rest = iter(tasks)
     pending: dict[Future[R], T] = {}
     while True:
@@ -65,30 +65,29 @@ def _in_window(
 
 
 class Processes:
-    """A pool of processes; with one worker, this process does the work itself."""
+    """A pool of processes; with one worker, this process does the work."""
 
     def __init__(self, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
             raise TracekitError("--workers must be at least 1")
         can_tell = hasattr(os, "sched_getaffinity")
         self.count = workers or (len(os.sched_getaffinity(0)) if can_tell else os.cpu_count() or 1)
-        """How many tasks run at a time."""
+        """The number of concurrent tasks."""
 
     def each(
         self, function: Callable[[T], R], tasks: Iterable[T]
     ) -> Iterator[tuple[T, R | Exception]]:
-        """Each task with its result, or with the error that ended it, in the order in which they
-        end.
+        """Tasks with their results or errors, in completion order.
 
         Raises:
-            TracekitError: when the system ended a process.
+            TracekitError: when the system killed a process.
         """
         rest = iter(tasks)
         first = list(islice(rest, 2))
         if self.count == 1 or len(first) < 2:
             yield from ((task, _try(partial(function, task))) for task in chain(first, rest))
             return
-        # A forked process would share DuckDB's threads and locks.
+        # Not forked: a forked process would share DuckDB's threads and locks.
         context = multiprocessing.get_context("spawn")
         # Workers end when this process closes its end of the pipe, or dies.
         theirs, ours = context.Pipe(duplex=False)
@@ -103,8 +102,8 @@ class Processes:
             except BrokenProcessPool as error:
                 ours.close()
                 raise TracekitError(
-                    "the system ended a worker process, probably for want of memory: run the same "
-                    "command again with fewer --workers; what is done is kept"
+                    "the system killed a worker process, probably for lack of memory: run the same "
+                    "command again with fewer --workers; finished work is kept"
                 ) from error
             except BaseException:
                 ours.close()
@@ -124,7 +123,7 @@ def _try(work: Callable[[], R]) -> R | Exception:
 
 
 def _begin_worker(parent: Connection) -> None:
-    """Makes this worker end when the process that started it ends, or a signal asks it to."""
+    """Makes this worker end when its parent process ends, or on a signal."""
 
     def watch() -> None:
         with suppress(EOFError, OSError):
@@ -133,7 +132,7 @@ def _begin_worker(parent: Connection) -> None:
 
     for number in _SIGNALS:
         signal.signal(number, lambda *_: Thread(target=_end_worker, daemon=True).start())
-    # A terminal sends Ctrl-C to all processes: the one that started this one decides.
+    # A terminal sends Ctrl-C to all processes: the parent process decides.
     signal.signal(signal.SIGINT, _interrupt)
     Thread(target=watch, daemon=True).start()
 
@@ -144,12 +143,12 @@ def _interrupt(*_: object) -> None:
 
 
 def _end_worker() -> None:
-    """Ends this process; a task is interrupted first, so that it removes its files."""
+    """Ends this process after interrupting its task, so that the task removes its files."""
     if not _ENDING.acquire(blocking=False):
         return
     if not _WORKING.acquire(blocking=False):
         if hasattr(signal, "pthread_kill"):
-            # Unlike other ways, it also ends a wait of the main thread.
+            # Unlike other ways, this also interrupts a wait in the main thread.
             signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
         else:
             interrupt_main()
@@ -165,9 +164,8 @@ def _work(function: Callable[[T], R], task: T) -> R:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Lets a signal that asks this process to end do what Ctrl-C does while the block runs: files
-    are removed and workers end. Then the process exits, with 128 and the signal's number as its
-    status, as shells say it."""
+    """While the block runs, makes termination signals act like Ctrl-C: files are removed and
+    workers end. Then the process exits with status 128 plus the signal's number, as in shells."""
     came: list[int] = []
 
     def interrupt(number: int, _: object) -> None:
@@ -192,9 +190,9 @@ def ended_by_signals() -> Iterator[None]:
 class Cluster:
     """A connection to a Ray cluster; as a context manager, it is closed after the block.
 
-    `address` is `local` for a cluster on this machine alone, `auto` for the one that runs here, or
-    the address of another: HOST:PORT, or ray://HOST:PORT for a Ray client. `on_retry` is called
-    with a line about each task that was run again.
+    `address` is `local` for a cluster on only this machine, `auto` for the cluster running here, or
+    another cluster's address: HOST:PORT, or ray://HOST:PORT for a Ray client. `on_retry` is called
+    with a line about each retried task.
 
     Raises:
         TracekitError: when Ray is not installed, the cluster cannot be reached, or none of its
@@ -208,7 +206,7 @@ class Cluster:
         memory_mb: int | None = None,
         on_retry: Callable[[str], object] | None = None,
     ) -> None:
-        # Ray reads this at its import, and otherwise sends usage statistics to its makers.
+        # Read when Ray is imported; otherwise Ray sends usage statistics.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if address == "local":
             # Otherwise, Ray listens on all interfaces on Linux.
@@ -228,7 +226,7 @@ class Cluster:
             }
         try:
             ray.init(address=address, **settings)
-        except Exception as error:  # Ray raises Exception itself where a node does not start.
+        except Exception as error:  # Ray raises plain Exception if a node does not start.
             why = reason_of(error)
             raise TracekitError(f"--ray {address}: cannot be reached: {why}") from error
         self._require_memory(address)
@@ -241,24 +239,24 @@ class Cluster:
 
     @property
     def count(self) -> int:
-        # Asked each time: a cluster may lose machines.
+        # Checked each time, since a cluster may lose machines.
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def _require_memory(self, address: str) -> None:
-        """Ray would wait for ever for a machine with enough memory."""
+        """Checks the memory, since Ray would wait forever for a machine with enough."""
         alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         most = max((float(each.get("memory", 0)) for each in alive), default=0)
         if most < self._memory_bytes:
             self._ray.shutdown()
             raise TracekitError(
-                f"--ray {address}: a task needs {self._memory_bytes >> 20:,} MB, and no machine of "
-                f"the cluster has more than {int(most) >> 20:,} MB: give less (--memory-mb)"
+                f"--ray {address}: a task needs {self._memory_bytes >> 20:,} MB, and no machine in "
+                f"the cluster has more than {int(most) >> 20:,} MB: use less (--memory-mb)"
             )
 
     def each(
         self, function: Callable[[T], R], tasks: Iterable[T]
     ) -> Iterator[tuple[T, R | Exception]]:
-        """As the method of Processes does."""
+        """Like `Processes.run`."""
         remote = self._ray.remote(_run_counted).options(
             num_cpus=1,
             memory=self._memory_bytes,
@@ -266,33 +264,33 @@ class Cluster:
             retry_exceptions=[StorageError, ConnectionError],
             scheduling_strategy="SPREAD",
         )
-        for task, found in _in_window(
+        for task, outcome in _in_window(
             tasks,
             lambda: self.count * _TASKS_PER_CORE,
             lambda task: remote.remote(function, task).future(),
         ):
-            if isinstance(found, Exception):
-                cause = getattr(found, "cause", None)
-                yield task, cause if isinstance(cause, Exception) else found
+            if isinstance(outcome, Exception):
+                cause = getattr(outcome, "cause", None)
+                yield task, cause if isinstance(cause, Exception) else outcome
                 continue
-            result, attempts = found
+            result, attempts = outcome
             if attempts > 1 and self._on_retry is not None:
                 what = getattr(task, "sources", [task])[0]
-                self._on_retry(f"was begun {attempts} times: {getattr(what, 'url', what)}")
+                self._on_retry(f"was started {attempts} times: {getattr(what, 'url', what)}")
             yield task, result
 
 
 def _run_counted(function: Callable[[T], R], task: T) -> tuple[R, int]:
-    """Runs a task on a machine of the cluster; returns the result, and which attempt this is."""
+    """Runs a task on a machine of the cluster; returns the result and the number of the attempt."""
     import ray
 
     attempt = 1
-    # Ray documents no way to ask for this number.
+    # Ray does not document a way to get this number.
     with suppress(AttributeError):
         worker = ray.get_runtime_context().worker.core_worker
         attempt += worker.get_current_task_attempt_number()
     return function(task), attempt
 
 
-# Each runs a function on many tasks, several at a time.
+# Both run a function on many tasks, several at a time.
 Workers = Processes | Cluster

@@ -1,4 +1,4 @@
-"""Files -> groups of ranks. One call does all the work for some files of a run, on any machine."""
+"""Writes files as groups of ranks. One call does all the work for some of a run's files."""
 
 from __future__ import annotations
 
@@ -34,57 +34,57 @@ from tracekit.trace.source import ByteStream
 T = TypeVar("T")
 _Opened = tuple[Source, ByteStream, str]
 
-# Numbers that are unique in a database: their high bits hold the trace's number.
+# Numbers that are unique in a database because their high bits hold the trace's number.
 _LABELS = ("label_id", "op_label", "place_label")
 _HIGH_BITS = dict.fromkeys(_LABELS, LABEL_BITS) | {"segment": 32, "thread": 24}
-# The trace of rows in tables without trace_id.
+# The trace of rows in tables without a trace_id.
 _TRACE_OF = {
     "label_id": f"(label_id >> {LABEL_BITS})::INTEGER",
     "thread": "(SELECT trace_id FROM host_thread AS h WHERE h.thread = own.thread)",
 }
 _FILLED = "SELECT table_name FROM duckdb_tables() WHERE estimated_size > 0 ORDER BY ALL"
 _LEAST_QUERY_MB = 2_000
-# Load this many traces together: planning takes as long for one.
+# The number of traces to load together, since planning takes as long for one.
 MOST_TRACES = 64
 MOST_BYTES = 32 << 20
-# Engines that read Parquet know these encodings; files take a third less than with those of 1.0.
+# All Parquet engines know these encodings; files are a third smaller than with version 1.0.
 PARQUET = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
 
 
 class Task(Struct, frozen=True):
-    """Files to add, whose traces belong to one run."""
+    """Files of one run to add."""
 
     sources: tuple[Source, ...]
     lake: str
     run: str | None
     """The run's name; None: the traces' folder or archive."""
     known: tuple[Rank, ...] = ()
-    """The ranks that the lake has from these files."""
+    """The lake's ranks from these files."""
     labels: dict[str, str] = field(default_factory=dict)
     resources: Resources = field(default_factory=Resources)
 
 
 class Outcome(Struct, frozen=True):
-    """What became of a trace: `added`, `replaced`, `unchanged` or `failed`."""
+    """The outcome for a trace: `added`, `replaced`, `unchanged` or `failed`."""
 
     status: str
     """added, replaced, unchanged or failed."""
     source: Source
-    """Where the trace was read."""
+    """The trace's source."""
     run: str | None = None
-    """The run that it belongs to; null: it failed."""
+    """The trace's run; null: it failed."""
     name: str | None = None
-    """Which rank of the run it is: rank=N or file=NAME; null: it failed."""
+    """The trace's rank in the run: rank=N or file=NAME; null: it failed."""
     events: int = 0
-    """Its events (count)"""
+    """The number of its events (count)"""
     took_s: float = 0.0
-    """How long reading it took (s)"""
+    """The time to read it (s)"""
     message: str | None = None
-    """Why it failed; null: it did not."""
+    """Why it failed; null: it did not fail."""
 
 
 class Written(Struct, frozen=True):
-    """Ranks whose files are written, and no reader sees yet; and what became of other traces."""
+    """Written ranks that readers do not see yet, and the outcomes of other traces."""
 
     group: Group | None
     outcomes: list[Outcome]
@@ -94,7 +94,7 @@ class Written(Struct, frozen=True):
 def add(task: Task) -> list[Written]:
     """Reads files, and writes the tables of their traces.
 
-    A trace that cannot be read is an outcome.
+    A trace that cannot be read becomes an outcome.
 
     Raises:
         StorageError: when a file system fails, for a source or the lake. Another attempt may
@@ -109,15 +109,16 @@ def add(task: Task) -> list[Written]:
 def batches(
     items: Iterable[T], size_of: Callable[[T], int], most: int, most_size: int
 ) -> Iterator[list[T]]:
-    """The items in lists of at most `most` items, and of at most `most_size` or one item."""
+    """The items in lists of at most `most` items, with a total of at most `most_size` or one
+    item."""
     batch: list[T] = []
     total = 0
-    for each in items:
-        size = size_of(each)
+    for item in items:
+        size = size_of(item)
         if batch and total + size > most_size:
             yield batch
             batch, total = [], 0
-        batch.append(each)
+        batch.append(item)
         total += size
         if len(batch) == most or total > most_size:
             yield batch
@@ -127,7 +128,7 @@ def batches(
 
 
 def _opened(task: Task, outcomes: list[Outcome]) -> Iterator[_Opened]:
-    """The traces to read, each with its source and hash; the outcomes of the others go to
+    """The traces to read, each with its source and hash; other traces' outcomes go to
     `outcomes`."""
     for source in task.sources:
         try:
@@ -141,7 +142,7 @@ def _opened(task: Task, outcomes: list[Outcome]) -> Iterator[_Opened]:
                 sha256 = stream.hashed().sha256.hexdigest()
                 before = next((each for each in task.known if each.source.is_same(here)), None)
                 if before and (before.sha256, before.tables) == (sha256, catalog.FORMAT):
-                    # The file was written again with the same bytes.
+                    # The file was rewritten with the same bytes.
                     stream.close()
                     same = Outcome("unchanged", here, before.run, before.name, before.events)
                     outcomes.append(same)
@@ -193,11 +194,11 @@ def _write(task: Task, batch: Sequence[_Opened]) -> Written:
 
 
 def clash(rank: Rank | Outcome, other: Source) -> Outcome:
-    """The outcome of a trace whose rank another trace of the same addition has."""
+    """The outcome of a trace whose rank another trace in the same addition already has."""
     return failed(
         rank.source,
-        f"{rank.source.url}: is {rank.name} of run {rank.run!r}, as {other.url} is: give one of "
-        "them another run (--run)",
+        f"{rank.source.url}: is {rank.name} of run {rank.run!r}, like {other.url}: add one of "
+        "them to another run (--run)",
     )
 
 
@@ -208,8 +209,8 @@ def _identities(
     lake: Storage,
     numbers: list[str],
 ) -> Iterator[tuple[int, Rank]]:
-    """The traces of a database with the run, the rank and the number that each gets; the files of
-    new numbers go to `numbers`."""
+    """A database's traces with their assigned runs, ranks and numbers; files of new numbers go to
+    `numbers`."""
     for trace_id, rank, events, labels in connection.execute(
         "SELECT trace_id, rank, events, metadata->'$.tracekit.labels' FROM trace ORDER BY trace_id"
     ).fetchall():
@@ -221,20 +222,23 @@ def _identities(
         name = f"file={own_name}" if rank is None else f"rank={rank}"
         run = layout.valid_name(task.run) if task.run is not None else layout.run_of(source)
         number = _number(lake, run, name, sha256, numbers)
-        own = _recorded(labels) | task.labels
-        yield trace_id, Rank(run, name, rank, number, catalog.FORMAT, sha256, events, source, own)
+        run_labels = _recorded(labels) | task.labels
+        yield (
+            trace_id,
+            Rank(run, name, rank, number, catalog.FORMAT, sha256, events, source, run_labels),
+        )
 
 
 def _recorded(labels: str | None) -> dict[str, str]:
     """The labels in a trace's metadata, which may hold anything."""
-    found = json.loads(labels or "{}")
-    if not isinstance(found, dict):
+    recorded = json.loads(labels or "{}")
+    if not isinstance(recorded, dict):
         return {}
-    return {name: value for name, value in found.items() if isinstance(value, str)}
+    return {name: value for name, value in recorded.items() if isinstance(value, str)}
 
 
 def _number(lake: Storage, run: str, name: str, sha256: str, made: list[str]) -> int:
-    """The number of a trace, which no other trace of the lake has."""
+    """A trace's unique number in the lake."""
     owner = layout.owner_of(run, name, sha256, catalog.FORMAT)
     for salt in count():
         number = layout.trace_id_of(run, name, sha256, salt)
@@ -250,10 +254,10 @@ def _number(lake: Storage, run: str, name: str, sha256: str, made: list[str]) ->
 def _to_write(
     connection: duckdb.DuckDBPyConnection, vocabulary: Vocabulary, memory_mb: int | None
 ) -> list[str]:
-    """The tables of a database that a lake stores, and the summaries, which can be asked then."""
+    """A database's tables that a lake stores, and the summaries, ready to be queried."""
     query_mb = max(_LEAST_QUERY_MB, memory_mb or 0)
     connection.execute(f"SET memory_limit = '{query_mb}MB'")
-    # Stored answers are about each trace alone.
+    # Stored answers are about a single trace.
     alone = catalog.schema("lake_alone")
     vocabulary.add("\n".join([alone, *summaries().values()]))
     connection.execute(alone)
@@ -270,8 +274,7 @@ def write_group(
     folder: Path,
     context: str | None = None,
 ) -> Group:
-    """Writes these tables of a database as files of a lake. `ranks` are its traces, by their
-    trace_ids there."""
+    """Writes these tables of a database as a lake's files. `ranks` are its traces, by trace_id."""
     made, columns = summaries(), stored_tables(connection)
     _number_ranks(connection, ranks)
     order = "ORDER BY place" if len(ranks) > 1 else ""
@@ -293,8 +296,7 @@ def write_rows(
     folder: Path,
     context: str | None,
 ) -> Group:
-    """Writes the rows of SELECTs as files of a lake, by table: those that have rows, and all
-    summaries."""
+    """Writes the rows of SELECTs as a lake's files, by table: nonempty ones, and all summaries."""
     token = new_token()
     group = Group(ranks[0].run, token, token, ranks, {}, context)
     try:
@@ -313,11 +315,11 @@ def write_rows(
 
 
 def _moved(table: str, columns: Sequence[str] | None, made: Mapping[str, str]) -> tuple[str, str]:
-    """The rows of a table or summary, and its columns as they are in the lake."""
+    """The rows of a table or summary, and its columns in the lake's form."""
     if columns is None:
         others = f"COLUMNS(lambda name: name NOT IN {KEYS})"
         return f"(SELECT trace_id, {others} FROM ({made[table]}))", "asked.* EXCLUDE (trace_id)"
-    moved = [_lake_column(each) for each in columns if each not in KEYS]
+    moved = [_lake_column(column) for column in columns if column not in KEYS]
     rows = table
     if "trace_id" not in columns:
         trace_id = next(sql for name, sql in _TRACE_OF.items() if name in columns)
@@ -326,7 +328,7 @@ def _moved(table: str, columns: Sequence[str] | None, made: Mapping[str, str]) -
 
 
 def _number_ranks(connection: duckdb.DuckDBPyConnection, ranks: dict[int, Rank]) -> None:
-    """Makes a table of the ranks that traces of this database are in the lake."""
+    """Creates a table that maps this database's traces to their ranks in the lake."""
     connection.execute(catalog.schema("lake_rank"))
     order = sorted(ranks.items(), key=lambda each: each[1].order)
     rows = [
@@ -337,7 +339,7 @@ def _number_ranks(connection: duckdb.DuckDBPyConnection, ranks: dict[int, Rank])
 
 
 def _lake_column(column: str) -> str:
-    """A column's values as they are in the lake, where several traces are together."""
+    """A column's values in a lake, where several traces share a table."""
     if column not in _HIGH_BITS:
         return f'asked."{column}"'
     bits = _HIGH_BITS[column]
@@ -345,11 +347,11 @@ def _lake_column(column: str) -> str:
 
 
 def remove_files(lake: Storage, group: Group) -> None:
-    """Removes the files of a group that no reader sees."""
+    """Removes the files of a group that readers do not see."""
     _remove(lake, [group.path(table) for table in group.files])
 
 
 def _remove(lake: Storage, paths: list[str]) -> None:
-    # Files that stay do no harm: `clean` removes them later.
+    # Leftover files are harmless: `clean` removes them later.
     with suppress(StorageError, OSError):
         lake.remove(paths)

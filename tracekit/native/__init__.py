@@ -1,5 +1,6 @@
-"""The C library and its bindings: parses JSON text into columns of events, and nests host slices.
+"""The C library and its bindings. It parses JSON into columns of events, nests host slices, and
+runs the replay's loops.
 
-It is compiled when tracekit is installed (setup.py), and passes columns to DuckDB through the Arrow
+setup.py compiles it when tracekit is installed. It passes columns to DuckDB through the Arrow
 C data interface: https://arrow.apache.org/docs/format/CDataInterface.html
 """

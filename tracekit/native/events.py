@@ -18,7 +18,7 @@ from tracekit.native.library import Batch, library
 
 
 class Stop(IntEnum):
-    """Why reading events or members stopped; the same numbers as in src/members.h."""
+    """Why reading events or members stopped; same values as in src/members.h."""
 
     AT_END = 0
     INSIDE = 1
@@ -29,8 +29,8 @@ class Stop(IntEnum):
 
 
 class Verbatim(NamedTuple):
-    """A part of a text that rows do not hold in full: an event in which characters were replaced by
-    U+FFFD, or elements that are not events, before the event `event_id`."""
+    """Text that rows do not hold in full: an event in which characters were replaced by U+FFFD, or
+    elements that are not events, before the event `event_id`."""
 
     begin: int
     end: int
@@ -40,8 +40,8 @@ class Verbatim(NamedTuple):
 
 
 class Read(Struct, frozen=True):
-    """A batch of events, where reading stopped (`end`, a byte index), why, and the text that rows
-    do not hold in full."""
+    """A batch of events, where reading stopped (`end`, a byte index), why, and the text that the
+    rows do not hold in full."""
 
     batch: Batch
     end: int
@@ -62,7 +62,7 @@ class _ReadEnd(ctypes.Structure):
     ]
 
     def where(self) -> tuple[int, Stop, str]:
-        """The fields of a result that say where reading stopped, and why."""
+        """The result's fields for where and why reading stopped."""
         return self.at, Stop(self.reason), (self.error or b"").decode()
 
 
@@ -76,19 +76,19 @@ def _read(name: str, text: bytearray, *more: object) -> tuple[_ReadEnd, bytes]:
     finally:
         # A bytearray cannot change its size while its memory is shared.
         del shared
-    found = ctypes.string_at(stopped.bytes, stopped.size) if stopped.size else b""
+    replaced = ctypes.string_at(stopped.bytes, stopped.size) if stopped.size else b""
     library().tracekit_free(stopped.bytes)
     if stopped.reason == Stop.OUT_OF_MEMORY:
         raise duckdb.OutOfMemoryException("a part of a trace does not fit in memory")
-    return stopped, found
+    return stopped, replaced
 
 
 class Labels:
     """The distinct texts of events (names, categories and the like): rows of the table `label`,
     numbered from `first_id`.
 
-    It forgets labels when names do not repeat, so that it stays small: a label may then have
-    several numbers. `are_many` says that it is time to `take` the new labels.
+    It stays small by forgetting labels when names do not repeat: a label may then have several
+    numbers. When `are_many` is true, it is time to `take` the new labels.
 
     Raises:
         duckdb.OutOfMemoryException: when the labels do not fit in memory.
@@ -107,7 +107,7 @@ class Labels:
             library().tracekit_labels_close(self.handle)
 
     def take(self) -> Batch:
-        """The labels that are new since the last call."""
+        """The labels added since the last call."""
         batch = Batch()
         if library().tracekit_labels_take(self.handle, byref(batch)):
             raise duckdb.OutOfMemoryException("labels of events do not fit in memory")
@@ -116,22 +116,22 @@ class Labels:
 
 
 def read_events(text: bytearray, first_id: int, labels: Labels, batch: Batch | None = None) -> Read:
-    """The events at the front of a text as rows of the table `event_row`, behind those that `batch`
-    has; its first row has the number `first_id`.
+    """Reads events from the front of a text and appends them to `batch`, as rows of the table
+    `event_row`. The batch's first row has the number `first_id`.
 
-    The text has events separated by commas, as in the array `traceEvents`. Elements that are not
-    objects are passed over. Raw control characters in strings are read as escaped; invalid UTF-8
-    and lone surrogates become U+FFFD. Reading stops at the text's end, or at the beginning of
-    anything that is not a complete element (`end`).
+    The events are separated by commas, as in the array `traceEvents`. Elements that are not objects
+    are skipped. Raw control characters in strings are read as if escaped; invalid UTF-8 and lone
+    surrogates become U+FFFD. Reading stops at the text's end, or at the start of anything that is
+    not a complete element (`end`).
 
     Raises:
         duckdb.OutOfMemoryException: when the events do not fit in memory.
     """
     batch = batch or Batch()
-    stopped, found = _read("read_events", text, first_id, labels.handle, byref(batch))
+    stopped, originals = _read("read_events", text, first_id, labels.handle, byref(batch))
     labels.are_many = bool(stopped.many_labels)
-    # There may be many, so they are made one by one.
-    return Read(batch, *stopped.where(), starmap(Verbatim, struct.iter_unpack("5q", found)))
+    # There may be many, so they are created one by one.
+    return Read(batch, *stopped.where(), starmap(Verbatim, struct.iter_unpack("5q", originals)))
 
 
 class Members(Struct, frozen=True):
@@ -139,7 +139,7 @@ class Members(Struct, frozen=True):
 
     `text` is JSON: keys and values, separated by commas, without white space between tokens. Raw
     control characters in strings are escaped; invalid UTF-8 and lone surrogates become U+FFFD, and
-    then `mended_end` is the byte index behind the last member (else 0).
+    then `mended_end` is the byte index after the last member (else 0).
     """
 
     text: str
@@ -153,19 +153,19 @@ def read_members(text: bytearray) -> Members:
     """The members at the front of a text, separated by commas as in a JSON object.
 
     Reading stops at the text's end, at the closing brace, at the value of `traceEvents`, or at the
-    beginning of anything that is not a complete member (`end`).
+    start of anything that is not a complete member (`end`).
 
     Raises:
         duckdb.OutOfMemoryException: when the members do not fit in memory.
     """
-    stopped, found = _read("read_members", text)
-    return Members(found.decode(), stopped.mended_end, *stopped.where())
+    stopped, members = _read("read_members", text)
+    return Members(members.decode(), stopped.mended_end, *stopped.where())
 
 
 def find_member(text: bytes, name: str) -> tuple[bytes, int] | None:
     """The value of the last member called `name` in an object, and the value's nesting depth.
 
-    `text` is the text of `Members` in braces. None when the object has no such member.
+    `text` is the text of `Members` in braces. None if the object has no such member.
     """
     end, depth = c_int64(), c_int32()
     key = name.encode()

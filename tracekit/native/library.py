@@ -1,4 +1,4 @@
-"""The compiled library, its functions, and its batches of rows, which DuckDB reads as streams."""
+"""The compiled library, its functions, and batches of rows that DuckDB reads as streams."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class Batch(ctypes.Structure):
             library().tracekit_release(byref(self))
 
     def move_to(self, address: int) -> None:
-        """Moves the rows into the struct at `address`, whose owner then has to release them."""
+        """Moves the rows into the struct at `address`. Its owner must release them."""
         ctypes.memmove(address, byref(self), ctypes.sizeof(self))
         self.release = None
 
 
 _BATCH = POINTER(Batch)
-# The functions by name, without the prefix `tracekit_`, with the result and argument types that the
-# C files declare.
+# The functions by name without the prefix `tracekit_`, with the result and argument types declared
+# in the C files.
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "read_events": (None, [c_void_p, c_int64, c_int64, c_void_p, _BATCH, c_void_p]),
     "read_rows": (None, [c_void_p, c_int64, c_void_p, _BATCH]),
@@ -102,7 +102,7 @@ def library() -> CDLL:
 
 @cache
 def held_library() -> CDLL:
-    """The library, for calls that use Python's objects: they hold Python's lock."""
+    """The library, for calls that use Python objects and hold the GIL."""
     return _loaded(PyDLL)
 
 
@@ -133,7 +133,7 @@ class _CStream(ctypes.Structure):
 
 
 class BatchStream:
-    """Batches of one kind as a table that DuckDB can read once, one thread at a time.
+    """Batches of one kind as a table that DuckDB can read once, by one thread at a time.
 
     An exception from `batches` ends the query and is kept in `error`.
     """

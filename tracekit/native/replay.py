@@ -1,6 +1,6 @@
-"""The replay's loops over stretches of host work and over edges, in C, on NumPy arrays.
+"""Bindings of the replay's C loops over host work and edges, on NumPy arrays.
 
-tracekit/replay/graph/host.py and tracekit/replay/simulator.py, which call them, define the arrays.
+The callers, tracekit/replay/graph/host.py and tracekit/replay/simulator.py, define the arrays.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def _layout(members: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 class _Arrays(ctypes.Structure):
-    """A struct of src/replay.c, made of arrays, which it keeps alive, and of numbers. `members`
-    holds its members in order: of an array of one type, the type of its elements."""
+    """A struct in src/replay.c that consists of numbers and of arrays, which it keeps alive.
+    `members` are its members in order; for an array of a fixed type, the type of its elements."""
 
     members: ClassVar[dict[str, Any]] = {}
 
@@ -57,16 +57,16 @@ class _Arrays(ctypes.Structure):
 
 
 class Parts(_Arrays):
-    """The kind of each part, and the rate of each kind; without rates, all parts take their
-    measured time."""
+    """The kind of each part and the rate of each kind. Without rates, parts take their measured
+    time."""
 
     members: ClassVar = {"kind": _Integers, "rate": np.float64}
     _fields_: ClassVar = _layout(members)
 
 
 class Scales(_Arrays):
-    """The input of one replay of one run's edges: the rates of operations and of fixed costs, which
-    edges are dropped, the host work by each point, and the factor on unexplained waits."""
+    """The input of one replay of a run's edges: the rates of operations and fixed costs, the
+    dropped edges, the host work by each point, and the factor on unexplained waits."""
 
     members: ClassVar = {
         "op": Parts, "fixed": Parts, "dropped": np.bool_, "work_ns": np.int64, "unknown": c_double,
@@ -75,17 +75,17 @@ class Scales(_Arrays):
 
 
 class MeetingNodes(_Arrays):
-    """Nodes of several runs by the meeting that they belong to: those of meeting m are from
-    `begin[m]` until `begin[m + 1]`. `ns` is added to the time of a node that arrives at its
-    meeting, and to the meeting's end for one that leaves it."""
+    """Nodes of several runs, grouped by meeting: the nodes of meeting m are `begin[m]` to
+    `begin[m + 1]`. `ns` is added to the time of a node that arrives at its meeting, and to the
+    meeting's end for a node that leaves it."""
 
     members: ClassVar = {"begin": np.int64, "run": np.int32, "node": np.int32, "ns": np.int64}
     _fields_: ClassVar = _layout(members)
 
 
 class Turns(_Arrays):
-    """The turns of a joint replay: edges of a run, from `first` until `last`; or the meeting with
-    the number `first` if `run` is -1. `hosted` is the first of the edges with host work."""
+    """The turns of a joint replay: a run's edges from `first` to `last`; or, if `run` is -1, the
+    meeting with the number `first`. `hosted` is the first edge with host work."""
 
     members: ClassVar = {
         "run": np.int32, "first": np.int64, "last": np.int64, "hosted": np.int64, "count": c_int64,
@@ -115,12 +115,12 @@ class LaidOutEdges(_Arrays):
         """`columns` are source, target, op_ns and fixed_ns of all edges, and hosted, since and
         until of edges with host work. Sources 1 to `ops` are GPU ops."""
         counts = {"count": len(columns["source"]), "n_hosted": len(columns["hosted"]), "ops": ops}
-        given = {**columns, **counts, "unknown_ns": unknown_ns}
-        super().__init__(*(given[name] for name in self.members))
+        members = {**columns, **counts, "unknown_ns": unknown_ns}
+        super().__init__(*(members[name] for name in self.members))
         self._nodes = len(unknown_ns)
 
     def room(self) -> tuple[Ints, Ints]:
-        """Room for the length of each edge and the time of each node, in ns."""
+        """Arrays for the length of each edge and the time of each node, in ns."""
         return np.empty(self.count, np.int64), np.zeros(self._nodes, np.int64)
 
     def replay(self, scales: Scales) -> tuple[Ints, Ints]:
@@ -148,10 +148,10 @@ def work_at(
     points: Ints,
     stretch: NDArray[Any],
 ) -> Ints:
-    """The work done by each of `points`, in ns, at these rates or as measured; only differences
+    """The work done by each of `points`, in ns, at these rates or as measured. Only differences
     within a thread are meaningful.
 
-    `points` have to be in order; `stretch` holds the stretch of each.
+    `points` must be in order; `stretch` holds each point's stretch.
     """
     rates = rates or Parts(np.zeros(0, np.int8), None)
     out = np.zeros(len(points), np.int64)
@@ -173,16 +173,16 @@ def replay_ranks(
 ) -> tuple[list[tuple[Ints, Ints]], Ints]:
     """Replays runs together. A meeting ends `wire_ns` after the last node that arrives at it.
 
-    Returns for each run the length of each edge and the time of each node, and the end of each
+    Returns the length of each edge and the time of each node for each run, and the end of each
     meeting.
     """
-    found = [each.room() for each in edges]
+    rooms = [edge.room() for edge in edges]
     ranks = (_Rank * len(edges))(
         *(
             _Rank(
                 ctypes.addressof(one), ctypes.addressof(scale), length.ctypes.data, time.ctypes.data
             )
-            for one, scale, (length, time) in zip(edges, scales, found, strict=True)
+            for one, scale, (length, time) in zip(edges, scales, rooms, strict=True)
         )
     )
     ended = np.zeros(len(wire_ns), np.int64)
@@ -190,4 +190,4 @@ def replay_ranks(
         ranks, byref(turns), byref(arrive), byref(leave), _address(wire_ns, np.int64),
         ended.ctypes.data,
     )  # fmt: skip
-    return found, ended
+    return rooms, ended

@@ -1,7 +1,7 @@
-"""Events from the rows of a SQLite query, which the C library puts together.
+"""Events from the rows of a SQLite query, assembled by the C library.
 
-It calls the SQLite that Python uses, where that library's functions can be reached. Else it takes
-rows that Python's module made, which takes three times as long.
+The C library calls the SQLite that Python uses, if its functions are accessible. Otherwise it takes
+rows from Python's sqlite3 module, which takes three times as long.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ import duckdb
 from tracekit.native.events import Labels
 from tracekit.native.library import Batch, held_library, library
 
-# Rows that Python's module makes at once.
+# Rows that Python's sqlite3 module fetches at once.
 _AT_ONCE = 4096
 
 
 class RoleKind(IntEnum):
-    """The role of a query's column in the event; the same numbers as in src/rows.h."""
+    """The role of a query's column in the event; same values as in src/rows.h."""
 
     NUMBER = 0
     """A column of the event."""
     END = 1
-    """The time when it ends, behind the column of its begin."""
+    """The event's end time, right after the column of its start."""
     THREAD = 2
     """A process and a thread, 24 bits each."""
     WORD = 3
     MEMBER = 4
-    """An argument; none where it is NULL."""
+    """An argument; left out if NULL."""
     ITEM = 5
     """An integer between two texts."""
     VERBATIM = 6
     """Arguments as text."""
     CALL = 7
-    """The name of a call of CUDA, which says the category, too."""
+    """The name of a CUDA call, which also determines the category."""
     OPERATOR = 8
-    """The text of an NVTX range, which may be PyTorch's: an operator's name and arguments."""
+    """The text of an NVTX range; PyTorch's ranges have an operator's name and arguments."""
     CONSTANT = 9
-    """A word that is the same in all events; no column of the query."""
+    """A word that is the same in all events; not a column of the query."""
 
 
 class Field(IntEnum):
-    """Columns of an event: the same numbers as in src/rows.h."""
+    """Columns of an event; same values as in src/rows.h."""
 
     PID = 2
     TID = 3
@@ -74,7 +74,7 @@ class Field(IntEnum):
 
 
 class Word(IntEnum):
-    """The same numbers as in src/labels.h."""
+    """Same values as in src/labels.h."""
 
     PHASE = 0
     CATEGORY = 1
@@ -108,7 +108,7 @@ class EventQuery(NamedTuple):
     roles: Sequence[Role]
 
     def text(self, function: str = "") -> str:
-        """The query, as it is or with one function of all that it selects."""
+        """The query, either as it is or with one function around all selected columns."""
         selected = ", ".join(self.selected)
         if function:
             selected = f"{function}({selected})"
@@ -134,7 +134,7 @@ class _Rows(ctypes.Structure):
 
 _OUT_OF_MEMORY, _TOO_BIG, _ROW, _DONE = 0, 18, 100, 101
 _UTF8, _DIRECT_ONLY = 1, 1 << 19
-# In the order of src/rows.h.
+# In the order in src/rows.h.
 _VALUES = ("value_type", "value_int64", "value_double", "value_text", "value_bytes", "step")
 _PYTHON = ("PyList_GetItem", "PyTuple_GetItem", "PyObject_IsInstance", "PyLong_AsLongLong",
            "PyFloat_AsDouble", "PyBytes_AsString", "PyBytes_Size")  # fmt: skip
@@ -148,28 +148,28 @@ def _note(handle: int, _error: int, _functions: int) -> int:
     return 0
 
 
-# SQLite may call it as long as the process lives.
+# SQLite may call this as long as the process lives.
 _note_handle = _ENTRY(_note)
 
 
 @cache
 def _sqlite() -> CDLL | None:
-    """The SQLite that Python's module uses; None if its functions cannot be reached."""
+    """The SQLite library that Python uses; None: its functions are not accessible."""
     try:
-        # A library's functions include those of libraries that it needs.
-        found = CDLL(import_module("_sqlite3").__file__)
+        # A library's functions include those of its dependencies.
+        sqlite = CDLL(import_module("_sqlite3").__file__)
         for name in _VALUES:
-            getattr(found, f"sqlite3_{name}")
-        found.sqlite3_errmsg.restype = c_char_p
+            getattr(sqlite, f"sqlite3_{name}")
+        sqlite.sqlite3_errmsg.restype = c_char_p
     except (AttributeError, OSError):
         return None
-    return found
+    return sqlite
 
 
 def connected(connect: Callable[[], sqlite3.Connection]) -> tuple[sqlite3.Connection, int | None]:
-    """A new connection, and SQLite's own handle of it if that can be had.
+    """A new connection, with SQLite's own handle if available.
 
-    SQLite tells the handle of each new connection to extensions.
+    SQLite passes each new connection's handle to extensions.
     https://sqlite.org/c3ref/auto_extension.html
     """
     sqlite = _sqlite()
@@ -215,7 +215,7 @@ def read_rows(
 
 
 def _stepped(handle: int, rows: _Rows, query: EventQuery) -> Iterator[Callable[..., None]]:
-    """SQLite makes the rows, and calls the C library for each."""
+    """SQLite produces the rows and calls the C library for each."""
     sqlite, database = _sqlite(), c_void_p(handle)
     assert sqlite is not None
     functions = [cast(getattr(sqlite, f"sqlite3_{name}"), c_void_p) for name in _VALUES]
@@ -247,13 +247,13 @@ def _stepped(handle: int, rows: _Rows, query: EventQuery) -> Iterator[Callable[.
 def _fetched(
     connection: sqlite3.Connection, rows: _Rows, query: EventQuery
 ) -> Iterator[Callable[..., None]]:
-    """Python's module makes the rows."""
+    """Python's sqlite3 module produces the rows."""
     functions = [cast(getattr(ctypes.pythonapi, name), c_void_p) for name in _PYTHON]
     python = (c_void_p * 10)(*functions, *map(id, (int, float, bytes)))
     rows.python = addressof(python)
     cursor = connection.execute(query.text())
-    while found := cursor.fetchmany(_AT_ONCE):
-        rows.list, rows.next, rows.count, rows.status = id(found), 0, len(found), _ROW
+    while batch := cursor.fetchmany(_AT_ONCE):
+        rows.list, rows.next, rows.count, rows.status = id(batch), 0, len(batch), _ROW
         while rows.status == _ROW:
-            # It holds Python's lock.
+            # Holds the GIL.
             yield held_library().tracekit_read_rows

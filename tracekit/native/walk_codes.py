@@ -1,6 +1,6 @@
-"""Codes that SQL, C and Python share for the walk through a host thread's slices.
+"""Codes shared by SQL, C and Python for the walk through a host thread's slices.
 
-queries/schema/host_order.sql takes them as parameters, and C as macros (setup.py).
+queries/schema/host_order.sql gets them as parameters, C as macros (setup.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import IntEnum, IntFlag
 
 
 class Kind(IntEnum):
-    """The kind of a row, in the order in which the walk takes rows that begin together."""
+    """Kinds of rows, in the order in which the walk visits rows with the same start."""
 
     THREAD = -1  # a thread's time, from its first slice to its last
     ANNOTATION = 0
@@ -60,7 +60,7 @@ def parameters() -> dict[str, int]:
 
 
 def definitions() -> list[str]:
-    """The same for the C compiler, and the output of the walk: `-DTHREAD_KIND=-1` ..."""
+    """Macros for the C compiler, including the walk's output: `-DTHREAD_KIND=-1` ..."""
     return [
         f"-D{each.name}_{re.sub('(?<=[a-z])(?=[A-Z])', '_', table.__name__).upper()}={int(each)}"
         for table in (Kind, Flag, Shift, WalkOutput)

@@ -1,1 +1,1 @@
-"""Perfetto and other viewers of Chrome's trace format: traces with tracekit's findings drawn in."""
+"""Traces with tracekit's findings drawn in, for Perfetto and other viewers of Chrome traces."""

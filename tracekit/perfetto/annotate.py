@@ -22,7 +22,7 @@ from tracekit.trace.reader import TraceReader
 from tracekit.trace.source import ByteStream
 
 _ROWS_AT_ONCE = 20_000
-# In a file of several traces, each has this many numbers for its arrows.
+# In a file of several traces, the number of arrow ids per trace.
 _FLOWS = 1 << 20
 
 
@@ -30,7 +30,7 @@ def annotate(
     trace: str | Path, output: str | Path, resources: Resources | None = None
 ) -> tuple[int, int]:
     """Writes a trace with tracks of queue depth, busy share, copy bandwidth, idle gaps, the
-    critical path and the fix list; returns how many events were added, and for how many traces.
+    critical path and the fix list; returns the number of added events and of traces.
 
     The trace's own text is untouched, byte for byte, and `load` leaves out what was added.
     Annotations of an earlier call are replaced. Several traces (a directory, an archive, a
@@ -56,9 +56,9 @@ def annotate(
 
 
 def _splice(path: str, added: bytes, sink: BinaryIO) -> None:
-    """Writes the trace's text with a block put before its first event."""
+    """Writes the trace's text with a block inserted before its first event."""
     with _stream(path) as stream:
-        begin, own = TraceReader(stream).events_begin()
+        begin, own_begin = TraceReader(stream).events_begin()
     at = 0
     with _stream(path) as stream:
         for chunk in iter(stream.read, b""):
@@ -66,7 +66,7 @@ def _splice(path: str, added: bytes, sink: BinaryIO) -> None:
             sink.write(chunk[: max(0, begin - at)])
             if at < begin <= end:
                 sink.write(added)
-            sink.write(chunk[max(0, own - at) :])
+            sink.write(chunk[max(0, own_begin - at) :])
             at = end
 
 
@@ -77,30 +77,30 @@ def _is_text(path: str) -> bool:
 
 def _stream(path: str) -> ByteStream:
     (only,) = trace_paths([path])
-    for each in open_traces(only):
-        if isinstance(each, TracekitError):
-            raise each
-        return each
+    for trace in open_traces(only):
+        if isinstance(trace, TracekitError):
+            raise trace
+        return trace
     raise TracekitError(f"{path}: contains no trace")
 
 
 def _join(database: Session, output: str | Path) -> int:
-    """Writes all traces of a database into one file; returns how many events were added."""
-    given, processes = _joined_traces(database), catalog.schema("joined_processes")
+    """Writes all traces of a database into one file; returns the number of added events."""
+    joined, processes = _joined_traces(database), catalog.schema("joined_processes")
     added: list[bytes] = []
     with database.sharing():
-        for each in given:
-            name, number = f"tracekit: {each['label']}", each["number"]
-            pids = dict(database.fetch(processes, each)[1])
-            process = Process(name, PID + number, each["ahead_ns"], pids, _FLOWS * number)
-            draw(database, each["trace"], process)
+        for row in joined:
+            name, number = f"tracekit: {row['label']}", row["number"]
+            pids = dict(database.fetch(processes, row)[1])
+            process = Process(name, PID + number, row["ahead_ns"], pids, _FLOWS * number)
+            draw(database, row["trace"], process)
             added += process.events
     with written_whole(output, database.inputs) as beside, open_output(beside) as sink:
         sink.write(b'{"traceEvents": [' + block(added))
         sql = catalog.render_template("write_joined_events", processes=processes)
         before = b""
-        for each in given:
-            for batch in database.batches(sql, each, _ROWS_AT_ONCE):
+        for row in joined:
+            for batch in database.batches(sql, row, _ROWS_AT_ONCE):
                 for (text,) in batch:
                     sink.write(before + text.encode())
                     before = b",\n"

@@ -1,4 +1,4 @@
-"""Writes a part of a trace, such as one step, as a trace that is small enough for a viewer."""
+"""Writes a part of a trace, such as one step, as a trace small enough for a viewer."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from tracekit.errors import TracekitError
 
 _NS_PER_MS = 1_000_000
 _BYTES_PER_MB = 1_000_000
-# Of milliseconds or megabytes: far above any trace, and they fit into 64 bits when converted.
+# Maximum milliseconds or megabytes: far above any trace, and safe to convert to 64-bit integers.
 _MOST = 1e12
 
 
 class PartChoice(Struct, frozen=True):
-    """The chosen trace of a database, and the chosen part of it."""
+    """The chosen trace in a database, and the chosen part of it."""
 
     trace_id: int | None = None
     rank: int | None = None
     step: int | None = None
     window: str | None = None
-    """In the form that `analyze` takes."""
+    """The window, in the form for `analyze`."""
     from_ms: float | None = None
     """From the trace's first event; without `to_ms`, up to its end."""
     to_ms: float | None = None
     max_mb: float | None = None
-    """The most JSON text to write: a longer part ends earlier."""
+    """The maximum JSON text to write: a longer part ends early."""
 
     def __post_init__(self) -> None:
-        for each in (self.from_ms, self.to_ms, self.max_mb):
-            if each is not None and not abs(each) < _MOST:
-                raise TracekitError(f"a time or size of a part is a number below 1e12, not {each}")
+        for limit in (self.from_ms, self.to_ms, self.max_mb):
+            if limit is not None and not abs(limit) < _MOST:
+                raise TracekitError(f"a part's time or size must be below 1e12, not {limit}")
 
     @property
     def is_whole(self) -> bool:
-        """Whether a whole trace is chosen, not a part of it."""
+        """Whether a whole trace is chosen."""
         return self == PartChoice(self.trace_id, self.rank)
 
     @property
@@ -60,11 +60,11 @@ class PartChoice(Struct, frozen=True):
 
     def trace_of(self, database: Session) -> int:
         """The trace_id of the chosen trace, or of the only one."""
-        found = {row["rank"]: row["trace_id"] for row in database.traces()}
-        if self.rank is not None and self.rank not in found:
-            ranks = ", ".join(sorted(map(str, found)))
+        by_rank = {row["rank"]: row["trace_id"] for row in database.traces()}
+        if self.rank is not None and self.rank not in by_rank:
+            ranks = ", ".join(sorted(map(str, by_rank)))
             raise TracekitError(f"{database.name}: has no rank {self.rank}; its ranks are {ranks}")
-        trace_id = database.only(self.trace_id) if self.rank is None else int(found[self.rank])
+        trace_id = database.only(self.trace_id) if self.rank is None else int(by_rank[self.rank])
         database.require_events(trace_id)
         return trace_id
 
@@ -91,13 +91,13 @@ def _name_of_step(database: Session, trace_id: int, step: int) -> str:
     rows = database.ask("replay_steps", trace=trace_id)
     steps = {row["name"].rpartition("#")[2]: row["name"] for row in rows if row["kind"] == "step"}
     if str(step) not in steps:
-        known = ", ".join(steps) or "none"
-        raise TracekitError(f"{database.name}: has no step {step}; its steps: {known}")
+        names = ", ".join(steps) or "none"
+        raise TracekitError(f"{database.name}: has no step {step}; its steps: {names}")
     return str(steps[str(step)])
 
 
 def _of_window(database: Session, trace_id: int, name: str) -> TracePart:
-    """From where the host begins a window to where the device has finished it."""
+    """The span from the host's start of a window to its completion on the device."""
     from tracekit.examine import examine
 
     window = examine(database, trace_id, name).analysis.judged.window

@@ -24,12 +24,12 @@ HOST, PORT = "127.0.0.1", 9001
 UI = "https://ui.perfetto.dev"
 BY_HAND = f"drag the file that `tracekit annotate TRACE -o FILE.json.gz` writes into {UI}"
 _POLL_S = 0.05
-# A connection on which nothing moves for this long is closed.
+# Idle connections are closed after this time.
 _STALLED_S = 60
 
 
 class TraceServer(ThreadingHTTPServer):
-    """Serves `file` on this machine alone, under a name that cannot be guessed, to pages of `UI`.
+    """Serves `file` only on this machine, under an unguessable name, to pages from `UI`.
 
     The file may be written after the server is made, and before it serves.
 
@@ -53,7 +53,8 @@ class TraceServer(ThreadingHTTPServer):
             super().__init__((HOST, port), _Handler)
         except OSError as error:
             raise TracekitError(
-                f"port {port} is taken, and Perfetto's page reads from no other: stop what uses it "
+                f"port {port} is in use, and Perfetto's page only reads from it: stop the program "
+                "that uses it "
                 f"(trace_processor, another `tracekit open`), or {BY_HAND}"
             ) from error
 
@@ -63,7 +64,7 @@ class TraceServer(ThreadingHTTPServer):
         return f"{UI}/#!/?url=http://{HOST}:{self.server_port}{self.path}"
 
     def serve_once(self, patience_s: float = 600) -> None:
-        """Answers until the page has read the whole file.
+        """Serves until the page has read the whole file.
 
         Raises:
             TracekitError: when the page has not asked for it for `patience_s` seconds.
@@ -88,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _STALLED_S
 
     def do_GET(self) -> None:
-        """Answers GET, HEAD and OPTIONS of the file by `UI`, and nothing else."""
+        """Answers only GET, HEAD and OPTIONS requests for the file from `UI`."""
         host = self.headers.get("Host", "")
         # A page of another origin than the file's always sends its own; another program need not.
         is_ours = self.path == self.server.path and self.headers.get("Origin") == UI
@@ -119,4 +120,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_OPTIONS = do_GET
 
     def log_message(self, format: str, *args: object) -> None:
-        """The command says what the user needs to know."""
+        """Logs nothing: the command tells the user everything needed."""

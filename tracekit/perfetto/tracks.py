@@ -1,7 +1,7 @@
-"""Draws tracekit's findings on a trace as tracks: counters, idle gaps with their causes, the
-critical path, and where the fix list would change the program.
+"""Draws tracekit's findings as tracks of a trace: counters, idle gaps with their causes, the
+critical path, and the call sites in the fix list.
 
-They are events of Chrome's trace format, which Perfetto and chrome://tracing draw:
+Tracks are events in Chrome's trace format, which Perfetto and chrome://tracing draw:
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
 
@@ -27,7 +27,7 @@ from tracekit.text import duration, percent
 from tracekit.trace.added import PID
 from tracekit.verdict.regime import bound_by
 
-# Viewers stay fast with this many slices per track; the longest are kept.
+# Viewers stay fast with this many slices per track, so only the longest are kept.
 MOST_GAPS = 2_000
 MOST_PIECES = 20_000
 MOST_MARKS = 2_000
@@ -44,22 +44,22 @@ def draw(database: Session, trace_id: int, process: Process) -> None:
     _counters(database, trace_id, process)
     _gaps(database, trace_id, process)
 
-    found = examine(database, trace_id, keep_replays=True)
-    if found.gains is not None:
-        _critical_path(found.gains.replay, database, process)
-    verdict, window = found.analysis.verdict, found.analysis.judged.window
-    said = verdict.regime
+    examined = examine(database, trace_id, keep_replays=True)
+    if examined.gains is not None:
+        _critical_path(examined.gains.replay, database, process)
+    verdict, window = examined.analysis.verdict, examined.analysis.judged.window
+    headline = verdict.regime
     if verdict.bottleneck is not None:
-        said = f"{bound_by(said, verdict.bottleneck)} (confidence {verdict.confidence})"
+        headline = f"{bound_by(headline, verdict.bottleneck)} (confidence {verdict.confidence})"
     lasts_ns = window.end_ns - window.start_ns
-    process.slice("verdict", said, window.start_ns, lasts_ns, why=verdict.why)
-    if found.fixes is not None and found.gains is not None:
-        for each in found.fixes.advice:
-            _mark(each, found.gains.replay.remedies, process)
+    process.slice("verdict", headline, window.start_ns, lasts_ns, why=verdict.why)
+    if examined.fixes is not None and examined.gains is not None:
+        for fix in examined.fixes.advice:
+            _mark(fix, examined.gains.replay.remedies, process)
 
 
 # Counters over intervals: the question, the unit, the counter's name, the column of its value, and
-# how many digits to keep.
+# the number of digits to keep.
 _LEVELS = (
     ("busy_over_time", "share", "busy share, device {device_id}", "busy_share", 6),
     ("queue_depth", "launches", "queue depth, device {device_id} stream {stream}", "depth", None),
@@ -101,8 +101,8 @@ def _gaps(database: Session, trace_id: int, process: Process) -> None:
 
 
 def _critical_path(replay: Replay, database: Session, process: Process) -> None:
-    """The path of the whole trace as recorded: a slice for each stretch in one event, and an arrow
-    between the trace's own slices where it goes from one track to another."""
+    """The critical path of the whole recorded trace: a slice for each stretch in one event, and
+    arrows between the trace's own slices where the path changes tracks."""
     origin = replay.graph.host.origin_ns
     run = replay.measured()
     pieces = [
@@ -132,8 +132,8 @@ def _critical_path(replay: Replay, database: Session, process: Process) -> None:
     for number, (start, ns, cause, event, device) in enumerate(joined):
         name, pid, tid = names.get(event, ("", None, None))
         if ns >= least_ns:
-            said = f"{CAUSES[cause]}: {name}" if name else CAUSES[cause]
-            process.slice(f"critical path, {'device' if device else 'host'}", said, start, ns)
+            label = f"{CAUSES[cause]}: {name}" if name else CAUSES[cause]
+            process.slice(f"critical path, {'device' if device else 'host'}", label, start, ns)
         # No arrow can name a textual pid or tid, which is negative.
         if pid is not None and tid is not None and pid >= 0 and tid >= 0:
             if left is not None and left[:2] != (pid, tid):
@@ -162,14 +162,14 @@ def _mark(advice: Advice, remedies: Remedies, process: Process) -> None:
 
 def _union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """The union of the intervals, since slices of a track may not overlap."""
-    found: list[tuple[int, int]] = []
+    union: list[tuple[int, int]] = []
     for start_ns, dur_ns in sorted(intervals):
-        if found and start_ns <= sum(found[-1]):
-            begin_ns, before_ns = found[-1]
-            found[-1] = begin_ns, max(before_ns, start_ns + dur_ns - begin_ns)
+        if union and start_ns <= sum(union[-1]):
+            begin_ns, before_ns = union[-1]
+            union[-1] = begin_ns, max(before_ns, start_ns + dur_ns - begin_ns)
         else:
-            found.append((start_ns, dur_ns))
-    return found
+            union.append((start_ns, dur_ns))
+    return union
 
 
 class Process(Struct):
@@ -181,11 +181,11 @@ class Process(Struct):
     name: str
     pid: int = PID
     ahead_ns: int = 0
-    """Added to every instant."""
+    """The offset that is added to every instant."""
     pids: dict[int, int] | None = None
-    """The numbers of the trace's processes in the file; None: its own."""
+    """The trace's process ids in the file; None: the original ids."""
     arrows: int = 0
-    """The first number of its arrows."""
+    """The first id of its arrows."""
     events: list[bytes] = field(default_factory=list)
     _tracks: dict[str, int] = field(default_factory=dict)
 
@@ -201,7 +201,7 @@ class Process(Struct):
         self._add("X", name, self._track(track), start_ns, dur=shown_ns, args=args)
 
     def counter(self, name: str, at_ns: int, **values: float) -> None:
-        """The value of a counter from here on."""
+        """A counter's value from this instant on."""
         self._add("C", name, 0, at_ns, args=values)
 
     def arrow(

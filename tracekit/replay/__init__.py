@@ -1,1 +1,1 @@
-"""Replays a run, as a graph of host and device work, as recorded and with changes."""
+"""Replays a run as a graph of host and device work, unchanged or with changes."""

@@ -1,15 +1,15 @@
-"""Applies changes to a replay: what each one scales, removes or frees.
+"""Applies changes to a replay: they scale, remove or free work.
 
-Parts are intervals of host threads and GPU ops, each with a factor. A target says which time of a
-part changes:
+A part is an interval of a host thread, or a GPU op, with a factor. The target says which of a
+part's time changes:
 
-  host      the host's work in an interval, and, with factor 0, the waits in it
-  call      the same, and the GPU ops that it launched, or captured for the replays of a graph
-  overhead  of an interval, the work that a CUDA graph or a compiler saves: launch, dispatch, python
-  wait      no call in the interval waits for the device; its own work remains
+  host      the host's work in an interval and, with factor 0, its waits
+  call      like host, plus the GPU ops that it launched, or captured for a graph's replays
+  overhead  the interval's work that a CUDA graph or compiler saves: launch, dispatch, python
+  wait      calls in the interval do not wait for the device; their own work remains
   op        a GPU op
 
-The target `cuda-graph` does not name a part: it is the change of that name.
+The target `cuda-graph` stands for the change of that name, not for a part.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FREED_BY_GRAPHS = ("launch", "dispatch", "python")
 TARGETS = ("host", "call", "overhead", "wait", "op", "cuda-graph")
 # The columns of a query whose rows are parts; for an op, all but event_id and factor may be NULL.
 COLUMNS = ("target", "event_id", "pid", "tid", "start_ns", "dur_ns", "factor")
-# Which work each named change scales.
+# The work that each named change scales.
 _TARGETS = {
     "kernel": "op", "class": "op", "fuse": "op", "operator": "call", "module": "call",
     # A removed wait does not remove the op that its call launched (a copy).
@@ -50,17 +50,17 @@ _BORDERS_OF_GRAPHS = ("input", "compilation")
 _STRETCHES_AT_ONCE = 1 << 18
 # Targets as numbers: a million strings take much memory.
 _TARGET = f"(list_position({list(TARGETS)}, target) - 1)::TINYINT AS target"
-# Queries that run at once; a large trace gets one at a time, to save memory.
+# Number of parallel queries; for large traces, one at a time to save memory.
 _QUERIES_AT_ONCE = 2
 
 
 def apply(change: Change, scale: Scale, graph: Graph, remedies: Remedies, replays_ns: int) -> None:
-    """Applies a change to `scale`, which a replay of `graph` takes.
+    """Applies a change to `scale`, the input of a replay of `graph`.
 
-    A CUDA graph that is replayed once in each step takes the host `replays_ns` in all.
+    Replaying a CUDA graph once per step takes the host `replays_ns` in total.
 
     Raises:
-        TracekitError: the change's pattern matches nothing in the trace.
+        TracekitError: when the change's pattern matches nothing in the trace.
     """
     if change.what == "cuda-graph":
         _free_launches(scale, graph, replays_ns)
@@ -104,7 +104,7 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
         if what == "copy":
             scale.host.scale_apart(factor, apart=True)
         if factor == 0:
-            # Other threads do not wait in this call.
+            # Other threads do not wait during this call.
             waits = (edges.kind == EdgeKind.SYNC) | (edges.kind == EdgeKind.LOADER)
             scale.dropped |= waits & (edges.fixed_cause == cause)
 
@@ -115,13 +115,13 @@ def _scale_named(change: Change, scale: Scale, graph: Graph, remedies: Remedies)
     if change.what != "class" and not re.search(r"[*?\[]", pattern):
         pattern = f"*{pattern}*"
     question, more = ("fused_ops", {}) if change.what == "fuse" else PATTERNS[change.what]
-    # DuckDB would need pandas for arrays of an enumeration, such as a kernel's class.
-    columns = [each.name for each in catalog.query(question).columns if each.unit != "text"]
+    # DuckDB would need pandas to return enumerations, such as a kernel's class, as arrays.
+    columns = [column.name for column in catalog.query(question).columns if column.unit != "text"]
     rows = remedies.arrays(question, columns, pattern=pattern, **more)
     if not len(rows["event_id"]):
-        nothing = " names nothing in this trace"
+        nothing = " matches nothing in this trace"
         if change.what == "fuse":
-            nothing = ": no neighbouring operators have intermediates of known shape"
+            nothing = ": no adjacent operators have intermediates of known shape"
         raise TracekitError(f"{change.text!r}{nothing}")
     left = 1 - rows["saved_share"] if change.what == "fuse" else change.factor
     factor = np.broadcast_to(left, len(rows["event_id"]))
@@ -131,9 +131,9 @@ def _scale_named(change: Change, scale: Scale, graph: Graph, remedies: Remedies)
 def _free_launches(scale: Scale, graph: Graph, replays_ns: int) -> None:
     """Removes the host work that a CUDA graph would save: launch, dispatch and python.
 
-    A graph covers the launches between two synchronizations of threads that hand work to each
-    other, from the return of the first launch to the return of the last. The first launch, data
-    loading, compilation, allocation and blocking copies remain, and `replays_ns` of the rest.
+    A graph covers the launches of threads that hand work to each other, between two
+    synchronizations: from the first launch's return to the last one's. The first launch, data
+    loading, compilation, allocation and blocking copies remain, plus `replays_ns` of the rest.
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs
     """
     host, device, edges = graph.host, graph.device, graph.edges
@@ -142,7 +142,7 @@ def _free_launches(scale: Scale, graph: Graph, replays_ns: int) -> None:
         return
 
     def grouped(key: Ints) -> Ints:
-        """Times on one axis that has a section for each group of threads."""
+        """Times on one axis with a section for each group of threads."""
         return group[host.thread_of(key)] * host.span_ns + host.time_of(key)
 
     synced = np.unique(edges.target[edges.kind == EdgeKind.SYNC]) - 1 - graph.ops
@@ -198,54 +198,56 @@ class Remedies:
         self._rows: dict[str, Rows] = {}
 
     def rows(self, remedy: str) -> Rows:
-        """A remedy's rows; without a place, `place` is empty.
+        """A remedy's rows; `place` is empty for rows without a call site.
 
         Raises:
-            TracekitError: there is no such remedy.
+            TracekitError: when there is no such remedy.
         """
         if remedy not in self._rows:
             self._rows[remedy] = self._asked(remedy)
         return self._rows[remedy]
 
     def ask(self, remedies: Iterable[str]) -> None:
-        """Runs several queries in parallel: most take longer to plan than to run."""
-        new = [each for each in remedies if each not in self._rows]
+        """Runs several queries in parallel, since most take longer to plan than to run."""
+        new = [remedy for remedy in remedies if remedy not in self._rows]
         at_once = 1 if self._database.is_large else _QUERIES_AT_ONCE
         with ThreadPoolExecutor(at_once, "tracekit-remedies") as threads:
             self._rows |= zip(new, threads.map(self._asked, new), strict=True)
 
     def _asked(self, remedy: str) -> Rows:
-        known, name = find_remedy(remedy), query_of(remedy)
-        if known is None or not known.has_query:
-            raise TracekitError(f"no remedy is named {remedy!r}: `tracekit advise` lists them")
-        if known.of_plugin is None:
+        description, name = find_remedy(remedy), query_of(remedy)
+        if description is None or not description.has_query:
+            raise TracekitError(
+                f"there is no remedy named {remedy!r}: `tracekit advise` lists them"
+            )
+        if description.of_plugin is None:
             return self._rows_of(name)
-        with known.of_plugin.leaving_out(f"the remedy {remedy}"):
-            found = self._rows_of(name)
-            for each in COLUMNS:
-                if each != "target" and found[each].dtype.kind not in "iuf":
-                    raise TracekitError(f"its column {each} is not a number")
-            return found
+        with description.of_plugin.leaving_out(f"the remedy {remedy}"):
+            rows = self._rows_of(name)
+            for column in COLUMNS:
+                if column != "target" and rows[column].dtype.kind not in "iuf":
+                    raise TracekitError(f"its column {column} is not a number")
+            return rows
         return {each: np.array([], object) for each in (*COLUMNS, "place", "detail")}
 
     def _rows_of(self, name: str) -> Rows:
-        columns = [_TARGET if each == "target" else each for each in COLUMNS]
+        columns = [_TARGET if column == "target" else column for column in COLUMNS]
         columns += ["place", "detail"]
-        found = self.arrays(name, columns, in_order=not self._database.is_large)
-        found["target"] = np.array(TARGETS, object)[np.ma.filled(found["target"], 0)]
+        arrays = self.arrays(name, columns, in_order=not self._database.is_large)
+        arrays["target"] = np.array(TARGETS, object)[np.ma.filled(arrays["target"], 0)]
         for name in ("place", "detail"):
-            found[name] = np.ma.filled(found[name].astype(object), "")
-        return found
+            arrays[name] = np.ma.filled(arrays[name].astype(object), "")
+        return arrays
 
     def arrays(self, question: str, columns: Sequence[str] = (), **given: Any) -> Rows:
         """The answer to a question about the trace, as columns."""
         return self._database.arrays(question, columns, trace=self._trace_id, **given)
 
     def rows_at(self, change: Change) -> Rows:
-        """The rows of what `remedy:NAME` or `remedy:NAME:PLACE` changes.
+        """The rows that `remedy:NAME` or `remedy:NAME:PLACE` changes.
 
         Raises:
-            TracekitError: there is no such remedy, or it finds nothing there.
+            TracekitError: when there is no such remedy, or it finds nothing there.
         """
         remedy, _, place = (change.pattern or "").partition(":")
         rows = self.rows(remedy)
@@ -253,13 +255,13 @@ class Remedies:
             here = rows["place"] == place
             rows = {name: values[here] for name, values in rows.items()}
         if not len(rows["target"]):
-            raise TracekitError(f"{change.text!r} names nothing in this trace")
+            raise TracekitError(f"{change.text!r} matches nothing in this trace")
         return rows
 
 
 def scale_parts(rows: Rows, target: str, scale: Scale, graph: Graph) -> None:
-    """Scales the parts in these rows, which have one target, in `scale`, which a replay of `graph`
-    takes. The intervals of a thread do not overlap."""
+    """Scales the parts in these rows, which share one target, in `scale`, the input of a replay of
+    `graph`. A thread's intervals must not overlap."""
     factor = np.ma.filled(rows["factor"], 1.0).astype(np.float64)
     if target == "op":
         event_id = np.ma.filled(rows["event_id"], 0)
@@ -270,12 +272,12 @@ def scale_parts(rows: Rows, target: str, scale: Scale, graph: Graph) -> None:
         return
     slices = {name: np.ma.filled(rows[name], 0) for name in COLUMNS[2:6]}
     thread, begin, end = graph.host.slices(slices)
-    known = thread >= 0
-    Intervals.of(begin[known], end[known], factor[known]).apply(target, scale, graph)
+    is_known = thread >= 0
+    Intervals.of(begin[is_known], end[is_known], factor[is_known]).apply(target, scale, graph)
 
 
 class Intervals(Struct, frozen=True):
-    """Intervals of host threads as keys, in order, without overlaps, with a factor each."""
+    """Sorted, disjoint intervals of host threads as keys, with a factor each."""
 
     begin: Ints
     end: Ints
@@ -298,7 +300,7 @@ class Intervals(Struct, frozen=True):
         if not len(self.begin):
             return
         join, joins = self.around(graph.joins - 1)
-        # For each edge, the index of its target among the joins; negative: it is a GPU op.
+        # For each edge, the index of its target among the joins; negative: a GPU op.
         place = edges.target - 1 - graph.ops
         edge = np.flatnonzero(place >= 0)
         edge = edge[joins[place[edge]]]
@@ -314,24 +316,24 @@ class Intervals(Struct, frozen=True):
         scale.host.scale_each(self.factor[self.around(host.at[stretch])[0]], stretch)
         if target == "overhead":
             return
-        own = edges.kind[edge] == EdgeKind.HOST
-        scale.fixed.scale_each(factor[own], edge[own])
+        is_host = edges.kind[edge] == EdgeKind.HOST
+        scale.fixed.scale_each(factor[is_host], edge[is_host])
         scale.dropped[edge[waits & (factor == 0)]] = True
         if target == "call":
             device = graph.device
             remains = np.full(len(device.start), np.nan)
             calls = (device.captured_by, device.captured), (device.thread, device.call)
             for thread, call in calls:
-                known = np.flatnonzero(thread >= 0)
-                index, inside = self.around(host.key(thread[known], host.origin_ns + call[known]))
-                remains[known[inside]] = self.factor[index[inside]]
+                places = np.flatnonzero(thread >= 0)
+                index, inside = self.around(host.key(thread[places], host.origin_ns + call[places]))
+                remains[places[inside]] = self.factor[index[inside]]
             ops = np.flatnonzero(~np.isnan(remains))
             scale.op.scale_each(remains[ops], ops)
             _close_gaps(scale, graph, ops[remains[ops] == 0])
 
 
 def _close_gaps(scale: Scale, graph: Graph, ops: Ints) -> None:
-    """Closes the gaps before removed ops: later ops of their streams start that much earlier."""
+    """Closes the gaps before removed ops: later ops on their streams start that much earlier."""
     if not len(ops):
         return
     removed = np.zeros(len(graph.time), np.bool_)

@@ -17,12 +17,12 @@ from tracekit.replay.graph.arrays import Columns, Flags, Ints, Numbers, begins, 
 from tracekit.replay.model import largest_first
 from tracekit.replay.simulator import Run
 
-# Edges of the path, and stretches of host work, that are split into pieces per block.
+# Block sizes for splitting the path's edges and stretches of host work into pieces.
 _AT_ONCE = 20_000
 _STRETCHES_AT_ONCE = 100_000
-# Longest links that a path reports.
+# Number of longest links in a report.
 _LONGEST = 10
-# The side of a piece, by whether it is on the device.
+# The side of a piece; the index says whether it is on the device.
 _SIDES = ("host", "device")
 
 
@@ -33,14 +33,14 @@ class Link(Struct, frozen=True):
     """
 
     event_id: int | None
-    """The event; null: the time between two."""
+    """The event; null: time between two events."""
     cause: str
     """The cause of its time."""
     side: str
     """host, device, or unknown."""
     start_ns: int
-    """Where the link's first piece on the path begins, in replayed ns since the trace's start; 0:
-    there, or before it, where the device's clock was set back."""
+    """The start of the link's first piece on the path, in replayed ns since the trace's start; 0:
+    the trace's start, or earlier if the device's clock was set back."""
     dur_ns: int
     """The total length of the link's pieces on the path."""
 
@@ -49,7 +49,7 @@ class Path(Struct, frozen=True):
     """The parts of a critical path."""
 
     by_cause: dict[str, int]
-    """The path's time in ns by cause, longest first; the sum is the window's length."""
+    """The path's time by cause in ns, longest first; it adds up to the window's length."""
     links: list[Link]
     """The longest links, longest first."""
 
@@ -61,7 +61,7 @@ class Path(Struct, frozen=True):
 
 
 class Pieces(Columns, frozen=True):
-    """Pieces of a path, without gaps or overlaps; `event` is -1 for time between events."""
+    """Contiguous pieces of a path; `event` is -1 for time between events."""
 
     start: Ints
     ns: Ints
@@ -77,7 +77,7 @@ class Pieces(Columns, frozen=True):
 
 
 class End(Struct, frozen=True):
-    """Where a path ends: with the GPU op `op`, or at the instant `key` of the host."""
+    """The end of a path: the end of the GPU op `op`, or the host's instant `key`."""
 
     time: int
     node: int
@@ -97,7 +97,7 @@ def last_of(run: Run, ops: Numbers, keys: Ints) -> End:
 
 
 def critical_path(run: Run, start: int, end: End) -> Path:
-    """The path from `end` back to `start` (ns since the trace's start, as replayed)."""
+    """The path from `end` back to `start` (replayed ns since the trace's start)."""
     graph = run.graph
     total = np.zeros(len(CAUSES), np.int64)
     ids = [each.max(initial=-1) for each in (graph.host.event, graph.device.op_id)]
@@ -105,25 +105,25 @@ def critical_path(run: Run, start: int, end: End) -> Path:
     none = np.zeros(len(event), np.int8)
     # Each event's time on the path, with the start, cause and side of its first piece there.
     start_of, ns_of = np.full(len(event), end.time), np.zeros(len(event), np.int64)
-    known = Pieces(start_of, ns_of, none, event, none.astype(np.bool_))
+    empty = Pieces(start_of, ns_of, none, event, none.astype(np.bool_))
     links = []
-    for each in pieces(run, start, end):
-        total += sums(each.cause, each.ns, len(total))
-        links += _links(each.take(each.event < 0))
-        named = each.take(each.event >= 0)
-        np.add.at(known.ns, named.event, named.ns)
-        # Of several pieces of one event, the one assigned last stays.
+    for piece in pieces(run, start, end):
+        total += sums(piece.cause, piece.ns, len(total))
+        links += _links(piece.take(piece.event < 0))
+        named = piece.take(piece.event >= 0)
+        np.add.at(empty.ns, named.event, named.ns)
+        # If an event has several pieces, the last one assigned stays.
         named = named.take(np.argsort(-named.start, kind="stable"))
-        named = named.take(named.start < known.start[named.event])
-        known.start[named.event] = named.start
-        known.cause[named.event] = named.cause
-        known.on_device[named.event] = named.on_device
+        named = named.take(named.start < empty.start[named.event])
+        empty.start[named.event] = named.start
+        empty.cause[named.event] = named.cause
+        empty.on_device[named.event] = named.on_device
     # The trace does not show the time before its first record.
     missing = end.time - start - int(total.sum())
     if missing > 0:
         total[CAUSES.index("unknown")] += missing
         links.append(Link(None, "unknown", "host", start, missing))
-    links = [*_links(known.take(known.ns > 0)), *links]
+    links = [*_links(empty.take(empty.ns > 0)), *links]
     links = [replace(each, start_ns=max(0, each.start_ns)) for each in links]
     by_cause = {name: int(ns) for name, ns in zip(CAUSES, total, strict=True) if ns}
     return Path(
@@ -149,7 +149,7 @@ def _links(pieces: Pieces) -> list[Link]:
     return [
         Link(event if event >= 0 else None, CAUSES[cause], _SIDES[on_device], start, length)
         for start, length, cause, event, on_device in zip(
-            *(each.tolist() for each in columns), strict=True
+            *(column.tolist() for column in columns), strict=True
         )
     ]
 
@@ -178,8 +178,8 @@ def _tail(run: Run, end: End) -> Iterator[Pieces]:
 
 
 def _taken_apart(run: Run, chain: NDArray[np.int32]) -> Iterator[Pieces]:
-    """The pieces of these edges: host work, then the op's time, then the fixed time, then the wait
-    that the trace does not explain."""
+    """The pieces of these edges: host work, the op's time, the fixed time, and the unexplained
+    wait, in this order."""
     graph, edges = run.graph, run.graph.edges.take(chain)
     at = run.time[edges.source]
     hosted = np.flatnonzero(edges.host_to >= 0)
@@ -240,7 +240,7 @@ def _pieces(
 
 
 class PathPiece(Struct, frozen=True):
-    """A stretch of the path with one cause, on one side; on the trace's clock."""
+    """A stretch of the path with one cause on one side, in the trace's clock."""
 
     start_ns: int
     dur_ns: int
@@ -252,20 +252,20 @@ class PathPiece(Struct, frozen=True):
 def path_between(
     path: Iterable[Pieces], graph: Graph, from_ns: int, to_ns: int, parts: int
 ) -> list[PathPiece]:
-    """The pieces of a path between two instants, which count from the trace's base time.
+    """The pieces of a path between two instants, counted from the trace's base time.
 
-    Neighbours of one cause and side are one piece. Pieces shorter than one of `parts` equal parts
-    of the interval are summed up by cause inside their part, and lie side by side there.
+    Adjacent pieces with the same cause and side are merged. Pieces shorter than one of `parts`
+    equal parts of the interval are summed up by cause within their part.
     """
     origin = graph.host.origin_ns
     since, until = from_ns - origin, to_ns - origin
     blocks = [few for block in path if len((few := block.between(since, until)).ns)]
     if not blocks:
         return []
-    found = Pieces.concatenate(blocks)
-    found = found.take(np.argsort(found.start, kind="stable"))
-    start, ns, kind = found.start, found.ns, 2 * found.cause.astype(np.int64) + found.on_device
-    # Neighbours of one kind are one piece.
+    joined = Pieces.concatenate(blocks)
+    joined = joined.take(np.argsort(joined.start, kind="stable"))
+    start, ns, kind = joined.start, joined.ns, 2 * joined.cause.astype(np.int64) + joined.on_device
+    # Merge adjacent pieces of the same kind.
     first = np.flatnonzero(begins(kind))
     start, ns, kind = start[first], np.add.reduceat(ns, first), kind[first]
     part_ns = max(1, -(-(until - since) // parts))

@@ -1,4 +1,4 @@
-"""The numbers that replays give for a window."""
+"""The results of replays for a window."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T", int, float)
 
 
 class Price(Struct, frozen=True):
-    """What changes save in a window, and the length of the same run's window without them."""
+    """The saving of changes in a window, and the window's length without them."""
 
     saves_ns: int
     of_ns: int
@@ -23,7 +23,7 @@ class Price(Struct, frozen=True):
         return self.saves_ns / self.of_ns if self.of_ns else 0.0
 
     def of_part(self, part_ns: int) -> Price:
-        """The price in a part of the window. What is longer than the part also saves the rest."""
+        """The price in a part of the window. A saving longer than the part also saves the rest."""
         if self.saves_ns <= part_ns:
             return Price(self.saves_ns, part_ns)
         return Price(max(0, self.saves_ns - (self.of_ns - part_ns)), part_ns)
@@ -43,35 +43,34 @@ WHOLE_TRACE = WindowId("trace", 0)
 
 
 class Gains(Struct, frozen=True):
-    """What changes gain in a window of the run that nobody records, as fractions of its length;
-    negative if it gets longer."""
+    """The gains of changes in a window of the unrecorded run, as fractions of its length; negative
+    if it gets longer."""
 
     window_ns: int
-    """The window's length without one-offs and without what recording cost the host: as `capture`
-    measured it, or replayed."""
+    """The window's length without one-offs and the recorder's cost to the host: measured by
+    `capture`, or replayed."""
     host: float
     """The gain from halving the host's work."""
     device: float
     """The gain from halving the device's work."""
     removed: dict[str, float]
-    """The gain from removing each cause, the largest first."""
+    """The gain from removing each cause, largest first."""
     cuda_graph: float
     """The gain from free launches, as in CUDA graphs."""
     unknown: float
     """The gain from removing waits that the trace does not explain."""
     work_ns: dict[str, int]
-    """Work on each cause in the whole trace, on any thread or device, without the time spent
-    waiting."""
+    """The work of each cause in the whole trace, on all threads and devices, without waits."""
     one_offs_ns: int = 0
-    """What one-offs add to the window's length (tracekit/replay/one_offs); 0: nothing."""
+    """The time that one-offs add to the window (tracekit/replay/one_offs.py)."""
     device_one_offs_ns: int = 0
-    """The device's part of that."""
+    """The device's part of one_offs_ns."""
     removed_at_most: dict[str, float] = field(default_factory=dict)
     """The gain from removing math or memory-bandwidth if it also limits all kernels of
     `math-or-memory`: the true gain lies between `removed` and this. Empty if the limit of every
     kernel is known."""
     recorder_ns: int | None = None
-    """How much longer the recorder made the window; None if its cost to the host is not known, or
+    """The time that the recorder added to the window; None: its cost to the host is unknown or
     small."""
 
     @property
@@ -80,20 +79,20 @@ class Gains(Struct, frozen=True):
         return self.window_ns + (self.recorder_ns or 0)
 
     def less(self, cause: str, share: float) -> Gains:
-        """The gains if removing a cause gains less, by a fraction of the window."""
+        """The gains with that of one cause reduced by a fraction of the window."""
         gained = max(0.0, self.removed.get(cause, 0.0) - share)
         return replace(self, removed=largest_first(self.removed | {cause: gained}))
 
     def within(self, span_ns: int) -> Gains:
-        """The gains of a window that was recorded with this length. A replay's may be longer: it
-        sets clocks right. One-offs add at most all of what was recorded."""
+        """The gains of a window with this recorded length. The replayed one may be longer, since
+        replays correct clocks. One-offs add at most the recorded length."""
         one_offs_ns = min(self.one_offs_ns, span_ns)
         device_ns = min(self.device_one_offs_ns, one_offs_ns)
         return replace(self, one_offs_ns=one_offs_ns, device_one_offs_ns=device_ns)
 
     def without(self, ns: int) -> Gains:
-        """The gains of the window without a part that none of the changes shortens: at most all of
-        what is left. A change that shortens the part loses its gain there first (`less`)."""
+        """The gains of the window without a part that the changes do not shorten: at most the whole
+        rest. A change that shortens the part first loses its gain there (`less`)."""
         left_ns = self.window_ns - ns
 
         def left(gain: float) -> float:
@@ -112,27 +111,27 @@ class Gains(Struct, frozen=True):
 
 
 def largest_first(by_cause: Mapping[str, T]) -> dict[str, T]:
-    """Numbers by cause, the largest first."""
+    """Numbers by cause, largest first."""
     return dict(sorted(by_cause.items(), key=lambda item: -item[1]))
 
 
 class Causal(Struct, frozen=True):
-    """The results of replays for the verdict's window: the JSON of `causal`, key for key."""
+    """The results of replays for the verdict's window: the JSON of `causal`."""
 
     gains: Gains
     flip: float | None
-    """The factor by which the side that bounds the window must get faster before the verdict's
-    margin changes its sign; None if it does not even at `fastest` (tracekit/verdict/regime.py)."""
+    """The speedup of the bounding side at which the verdict's margin changes its sign; None: not
+    even at `fastest` (tracekit/verdict/regime.py)."""
     undilated: tuple[float, float] | None
-    """The gains of host and device again, if the profiler's cost to the host is known: all gains
-    are without it."""
+    """The gains of host and device again if the profiler's cost to the host is known; all gains
+    exclude it."""
     path: dict[str, float]
-    """The critical path by cause: shares that add up to 1."""
+    """Shares of the critical path by cause; they add up to 1."""
     links: list[dict[str, Any]]
     """The longest links of the path (`start_ns` counts from the trace's start)."""
     clock_shift_ns: int
-    """Time added to the device's clock so that no op starts before its launch; negative: time taken
-    away so that calls return after the ops that they wait for."""
+    """Time added to the device's clock so that no op starts before its launch; negative: time
+    subtracted so that calls return after the ops that they wait for."""
     edges_left_out: int
-    """Dependencies that the recorded times contradict, including the links of ops that start long
-    before their launch."""
+    """The number of dependencies that recorded times contradict, including links of ops that start
+    long before their launch."""

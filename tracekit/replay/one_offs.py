@@ -1,8 +1,7 @@
-"""Events that happened once in a run: a query finds them, the graph prices them, replays leave them
-out.
+"""One-off events: a query finds them, the graph prices them, and replays leave them out.
 
-A verdict is about the steady state, so replays leave out the excess of one-offs: work in such an
-event takes no longer than similar events usually do (queries/replay/one_off_candidates.sql).
+A verdict is about the steady state, so replays leave out the excess of one-offs: work in a one-off
+takes no longer than in similar events (queries/replay/one_off_candidates.sql).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tracekit.replay.simulator import Scale
 from tracekit.replay.windows import MarkedWindows
 from tracekit.thresholds import Thresholds
 
-# The most slices and GPU ops by which what a step or range does is named.
+# Maximum number of slices and GPU ops that describe a step or range.
 _INNER = 64
 
 
@@ -31,29 +30,29 @@ class OneOff(Struct, frozen=True):
     """An event that happened once, or took far longer than similar events."""
 
     kind: str
-    """A kind of queries/replay/one_off_candidates.sql, `step`, or `start` (of a run without
+    """A kind from queries/replay/one_off_candidates.sql, `step`, or `start` (of a run without
     steps)."""
     event_id: int | None
     start_ns: int
-    """On the trace's clock."""
+    """Start, on the trace's clock."""
     dur_ns: int
     usual_ns: int
     """Typical duration of similar events."""
     excess_ns: int
-    """Its work beyond what similar events take; its waits for the device do not count."""
+    """Its work beyond that of similar events, without waits for the device."""
     cause: str
     name: str | None
     begin: int
     end: int
-    """Keys of the host; 0 for ops."""
+    """Host keys; 0 for ops."""
     ops: frozenset[int] = frozenset()
-    """The indices of the long ops; empty: it is on the host."""
+    """The indices of the long ops; empty for one-offs on the host."""
     pid: int | None = None
     tid: int | None = None
     is_new_shape: bool = False
-    """Whether an earlier step ran the operator, with other shapes only."""
+    """Whether an earlier step ran the operator, but only with other shapes."""
     inner: tuple[tuple[int, int], ...] = ()
-    """Of a step, range or start: the longest slices or GPU ops of its cause, and their time."""
+    """For a step, range or start: the longest slices or GPU ops of its cause, and their time."""
 
     @property
     def on_host(self) -> bool:
@@ -61,7 +60,7 @@ class OneOff(Struct, frozen=True):
 
     @property
     def length(self) -> int:
-        """Lower than the level of the event that contains it."""
+        """The nesting level, lower than that of an event that contains it."""
         return len(self.ops) or self.end - self.begin
 
 
@@ -73,40 +72,40 @@ def _one_off(
     end: int = 0,
     ops: Iterable[int] = (),
 ) -> OneOff:
-    """The one-off of a row, which gives its kind, event, times, cause and name."""
-    given = {name: row[name] for name in OneOff.__struct_fields__ if name in row}
-    given |= {"usual_ns": usual_ns, "excess_ns": work_ns - usual_ns}
-    return OneOff(**given, begin=begin, end=end, ops=frozenset(ops))
+    """The one-off described by a row."""
+    fields = {name: row[name] for name in OneOff.__struct_fields__ if name in row}
+    fields |= {"usual_ns": usual_ns, "excess_ns": work_ns - usual_ns}
+    return OneOff(**fields, begin=begin, end=end, ops=frozenset(ops))
 
 
 def one_offs_of(
     database: Session, trace_id: int, graph: Graph, steps: MarkedWindows
 ) -> list[OneOff]:
-    """The one-offs of a trace, in order of their starts.
+    """A trace's one-offs, in order of their starts.
 
-    If one-offs inside an event cause its excess, they are listed instead of it. A slow step or a
-    first call is listed as well, with the rest of its excess.
+    If one-offs inside an event cause its excess, they are listed instead. A slow step or first call
+    is also listed, with the rest of its excess.
     """
     thresholds = database.thresholds
-    found = _priced(database, trace_id, graph, steps)
+    one_offs = _priced(database, trace_id, graph, steps)
     result: list[OneOff] = []
     # From the inside out; captures first, since their contents belong to them.
-    for each in sorted(found, key=lambda each: (each.kind != "capture", each.length)):
-        if any(_holds(other, each) for other in result):
+    for one_off in sorted(one_offs, key=lambda each: (each.kind != "capture", each.length)):
+        if any(_holds(other, one_off) for other in result):
             continue
-        inner = [other for other in result if _holds(each, other)]
+        inner = [other for other in result if _holds(one_off, other)]
         covered = sum(other.excess_ns for other in inner)
-        is_explained = covered >= thresholds.told_share * each.excess_ns
-        if each.kind in ("step", "start", "call"):
-            rest = each.excess_ns - covered
-            least = (thresholds.one_range_ratio - 1) / 2 * each.usual_ns
-            if each.kind == "call":
-                # Around a first call there are often others, which do nothing but call it.
-                least = max(least, thresholds.named_gain * each.excess_ns)
-            if rest >= least and not (each.ops and is_explained):
-                result.append(replace(each, excess_ns=rest))
+        is_explained = covered >= thresholds.told_share * one_off.excess_ns
+        if one_off.kind in ("step", "start", "call"):
+            rest = one_off.excess_ns - covered
+            least = (thresholds.one_range_ratio - 1) / 2 * one_off.usual_ns
+            if one_off.kind == "call":
+                # A first call is often inside others that do nothing but call it.
+                least = max(least, thresholds.named_gain * one_off.excess_ns)
+            if rest >= least and not (one_off.ops and is_explained):
+                result.append(replace(one_off, excess_ns=rest))
         elif not is_explained:
-            result = [other for other in result if other not in inner] + [each]
+            result = [other for other in result if other not in inner] + [one_off]
     return sorted(
         result, key=lambda each: (each.start_ns, each.event_id or 0, bool(each.ops), each.begin)
     )
@@ -124,7 +123,7 @@ def _priced(database: Session, trace_id: int, graph: Graph, steps: MarkedWindows
     """The candidates that take longer than usual, with the excess of their work."""
     worked, thresholds = _HostWork(graph), database.thresholds
     number = {each: i for i, each in enumerate(graph.host.threads)}
-    # A thread on which nothing lasts has no work.
+    # A thread without events that last has no work.
     rows = [
         row
         for row in database.ask("one_off_candidates", trace=trace_id)
@@ -133,11 +132,11 @@ def _priced(database: Session, trace_id: int, graph: Graph, steps: MarkedWindows
     index = {}
     if any(row["kind"] == "op" for row in rows):
         index = {op: i for i, op in enumerate(graph.device.op_id.tolist())}
-    found = []
+    one_offs = []
     for row in rows:
         if row["kind"] == "op":
             ops = [index[row["event_id"]]]
-            found.append(_one_off(row, row["usual_ns"], row["dur_ns"], ops=ops))
+            one_offs.append(_one_off(row, row["usual_ns"], row["dur_ns"], ops=ops))
             continue
         thread = number[row["pid"], row["tid"]]
         begin, end, work = worked.lasting(thread, row["start_ns"], row["dur_ns"])
@@ -148,16 +147,18 @@ def _priced(database: Session, trace_id: int, graph: Graph, steps: MarkedWindows
             usual = median_low(alike)
         if row["kind"] == "range":
             row |= worked.mainly(begin, end)
-        found.append(_one_off(row, usual, work, begin, end))
+        one_offs.append(_one_off(row, usual, work, begin, end))
         if row["kind"] == "copies":
             copies = _launched(graph, begin, end)
             ns = int(graph.device.ns[copies].sum())
-            found.append(_one_off(row, 0, ns, ops=copies.tolist()))
+            one_offs.append(_one_off(row, 0, ns, ops=copies.tolist()))
     if not steps.are_steps:
-        found += _slow_start(database, trace_id, worked)
+        one_offs += _slow_start(database, trace_id, worked)
     elif len(steps) >= thresholds.fewest_alike:
-        found += _slow_steps(steps, worked, thresholds) + _busy_steps(steps, graph, thresholds)
-    return [each for each in found if all(rule(each, graph, thresholds) for rule in RULES)]
+        one_offs += _slow_steps(steps, worked, thresholds) + _busy_steps(steps, graph, thresholds)
+    return [
+        one_off for one_off in one_offs if all(rule(one_off, graph, thresholds) for rule in RULES)
+    ]
 
 
 def takes_longer(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool:
@@ -173,8 +174,8 @@ def holds_little_work(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> 
 
 
 def waits_for_no_turn(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool:
-    """A thread that stands still while another one works waits for its turn, as autograd's thread
-    and its caller do in every pass. Of a thread in a slice, the others have to launch all along."""
+    """A thread that is idle while another one works waits for its turn, like autograd's thread and
+    its caller in every pass. For a thread in a slice, the others must launch all the time."""
     if one_off.kind != "stretch":
         return True
     host, device, begin = graph.host, graph.device, one_off.start_ns - graph.host.origin_ns
@@ -194,8 +195,8 @@ def waits_for_no_turn(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> 
 
 
 def is_not_the_only_input(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool:
-    """Input that a thread loads before the first launch is as usual for all that the trace shows,
-    unless the thread loads more of it later."""
+    """Input that a thread loads before the first launch may be the usual input, unless the thread
+    loads more of it later."""
     host, device = graph.host, graph.device
     first = int(device.call[device.linked].min(initial=host.span_ns))
     if one_off.kind != "stretch" or one_off.cause != "input":
@@ -207,7 +208,7 @@ def is_not_the_only_input(one_off: OneOff, graph: Graph, thresholds: Thresholds)
     return bool(((begun >= start + first) & (begun < start + host.span_ns)).any())
 
 
-# The conditions on a candidate; each rule is one function.
+# The conditions on a candidate, one function each.
 RULES: tuple[Callable[[OneOff, Graph, Thresholds], bool], ...] = (
     takes_longer,
     holds_little_work,
@@ -224,11 +225,11 @@ def _launched(graph: Graph, begin: int, end: int) -> Ints:
 
 
 def without(found: list[OneOff], graph: Graph) -> Scale:
-    """The scale of a replay in which one-offs have no excess."""
+    """The scale of a replay without the one-offs' excess."""
     scale, worked = Scale.of(graph), _HostWork(graph)
     host = graph.host
     work = host.scaled_work(np.diff(host.borders), slice(None))
-    # Stretches of the host, own work of calls, ops: each with those that are not scaled yet.
+    # Host stretches, calls' own work, and ops, each with the parts not scaled yet.
     kinds = [
         (rates, ns, np.ones(len(ns), np.bool_))
         for rates, ns in (
@@ -236,16 +237,19 @@ def without(found: list[OneOff], graph: Graph) -> Scale:
         )
     ]  # fmt: skip
     # From the inside out: events in a step are scaled before the rest of the step.
-    for each in sorted(found, key=lambda each: each.length):
-        stretches = np.flatnonzero(host.within(np.array([each.begin]), np.array([each.end])))
-        calls, ops = worked.calls(each.begin, each.end), np.array(sorted(each.ops), np.int64)
+    for one_off in sorted(found, key=lambda each: each.length):
+        stretches = np.flatnonzero(host.within(np.array([one_off.begin]), np.array([one_off.end])))
+        calls, ops = (
+            worked.calls(one_off.begin, one_off.end),
+            np.array(sorted(one_off.ops), np.int64),
+        )
         chosen = zip((stretches, calls, ops), kinds, strict=True)
         parts = [(which[kind[2][which]], *kind) for which, kind in chosen]
         total_ns = sum(int(ns[which].sum(dtype=np.int64)) for which, _, ns, _ in parts)
         for which, rates, _, left in parts:
             left[which] = False
             if total_ns and len(which):
-                rates.scale(max(0.0, 1 - each.excess_ns / total_ns), which)
+                rates.scale(max(0.0, 1 - one_off.excess_ns / total_ns), which)
     return scale
 
 
@@ -271,8 +275,8 @@ class _HostWork:
 
     def between(self, begin: Ints, end: Ints) -> Ints:
         """The work from each `begin` to its `end` on the same thread, in ns."""
-        own = self.ns[np.searchsorted(self.at, end)] - self.ns[np.searchsorted(self.at, begin)]
-        return self.graph.host.work_between(begin, end) + own
+        own_ns = self.ns[np.searchsorted(self.at, end)] - self.ns[np.searchsorted(self.at, begin)]
+        return self.graph.host.work_between(begin, end) + own_ns
 
     def lasting(self, thread: int, start_ns: int, dur_ns: int) -> tuple[int, int, int]:
         """The keys at which an interval begins and ends on a thread, and the work between them."""
@@ -287,7 +291,8 @@ class _HostWork:
         return self.edge[first:last]
 
     def mainly(self, begin: int, end: int) -> dict[str, Any]:
-        """The cause with most work between two keys of a thread, and its longest slices there."""
+        """The cause with the most work between two keys of a thread, and its longest slices
+        there."""
         graph, edge = self.graph, self.calls(begin, end)
         host = graph.host.cut(np.array([begin, end]))
         stretches = np.flatnonzero(host.within(np.array([begin]), np.array([end])))
@@ -302,7 +307,7 @@ class _HostWork:
 
 
 def _longest(event: Numbers, ns: Numbers) -> tuple[tuple[int, int], ...]:
-    """The longest events, as ids with times; without -1, where none was recorded."""
+    """The ids and times of the longest events, without -1 (not recorded)."""
     at = np.argsort(-ns, kind="stable")[:_INNER]
     pairs = zip(event[at].tolist(), ns[at].tolist(), strict=True)
     return tuple((event_id, time) for event_id, time in pairs if event_id >= 0)
@@ -319,7 +324,7 @@ def _slow_steps(steps: MarkedWindows, worked: _HostWork, thresholds: Thresholds)
     end = host.key(threads[None, :], (began + lasted)[:, None])
     work = worked.between(begin.ravel(), end.ravel()).reshape(begin.shape)
     usual = np.sort(work, axis=0)[(len(work) - 1) // 2]
-    found = []
+    slow = []
     for number in _far_slower(work.sum(axis=1), usual.sum(), thresholds):
         row = _row_of(steps, number)
         for thread in np.flatnonzero(work[number] > usual).tolist():
@@ -328,15 +333,15 @@ def _slow_steps(steps: MarkedWindows, worked: _HostWork, thresholds: Thresholds)
             # A wait that the trace does not explain is not work.
             if row["cause"] == "sync":
                 continue
-            found.append(_one_off(row, int(usual[thread]), int(work[number, thread]), *keys))
-    return found
+            slow.append(_one_off(row, int(usual[thread]), int(work[number, thread]), *keys))
+    return slow
 
 
 def _busy_steps(steps: MarkedWindows, graph: Graph, thresholds: Thresholds) -> list[OneOff]:
-    """Profiler steps that put far more work on the device than the median step (a checkpoint, an
-    evaluation, kernels that are tried out), split by causes with a long excess."""
+    """Profiler steps with far more device work than the median step (a checkpoint, an evaluation,
+    autotuning), split by causes with a long excess."""
     device = graph.device
-    # Steps without ops were not recorded to the end.
+    # Steps without ops were cut off.
     working = [number for number in range(len(steps)) if len(steps.ops(number))]
     if len(working) < thresholds.fewest_alike:
         return []
@@ -346,7 +351,7 @@ def _busy_steps(steps: MarkedWindows, graph: Graph, thresholds: Thresholds) -> l
     total, usual = work.sum(axis=1), np.sort(work, axis=0)[(len(work) - 1) // 2]
     median = np.sort(total)[(len(total) - 1) // 2]
     span_ns = int(device.end.max(initial=0) - device.start.min(initial=0))
-    found = []
+    busy = []
     for number in _far_slower(total, median, thresholds):
         row = _row_of(steps, working[number])
         excess = work[number] - usual
@@ -354,13 +359,13 @@ def _busy_steps(steps: MarkedWindows, graph: Graph, thresholds: Thresholds) -> l
             ops = launched[number][device.cause[launched[number]] == cause]
             row |= {"cause": CAUSES[cause], "inner": _longest(device.op_id[ops], device.ns[ops])}
             ns = int(work[number, cause])
-            found.append(_one_off(row, int(usual[cause]), ns, ops=ops.tolist()))
-    return found
+            busy.append(_one_off(row, int(usual[cause]), ns, ops=ops.tolist()))
+    return busy
 
 
 def _far_slower(work: Ints, usual: int, thresholds: Thresholds) -> list[int]:
-    """The steps with far more work than usual, unless they recur: half of the steps are such, or
-    several of them do about as much."""
+    """The steps with far more work than usual, unless they recur: half of the steps, or several
+    with about the same work."""
     slow: list[int] = np.flatnonzero(work >= thresholds.one_range_ratio * usual).tolist()
     median = np.median(work[slow]) if slow else 0
     alike = int((np.abs(work[slow] - median) <= thresholds.close_margin * median).sum())
@@ -375,8 +380,8 @@ def _row_of(steps: MarkedWindows, number: int) -> dict[str, Any]:
 
 
 def _slow_start(database: Session, trace_id: int, worked: _HostWork) -> list[OneOff]:
-    """The start of a run without steps, if the host took far longer to its launches than later for
-    launches of the same kernels; split by launching thread."""
+    """The start of a run without steps, if the host's launches took far longer than later launches
+    of the same kernels; split by launching thread."""
     graph, thresholds = worked.graph, database.thresholds
     op, key, ratio = _paces(database, trace_id, worked)
     if not len(op):
@@ -398,21 +403,20 @@ def _slow_start(database: Session, trace_id: int, worked: _HostWork) -> list[One
         "kind": "start", "event_id": None, "name": "the start of the run",
         "start_ns": begin_ns, "dur_ns": until - since,
     }  # fmt: skip
-    found = []
+    starts = []
     for thread in np.unique(graph.device.thread[op[start]]).tolist():
         begin, end, work = worked.lasting(thread, begin_ns, until - since)
         if work:
             row |= worked.mainly(begin, end)
-            found.append(_one_off(row, round(work / factor), work, begin, end))
+            starts.append(_one_off(row, round(work / factor), work, begin, end))
     span_ns = int(graph.device.end.max() - graph.device.start.min())
-    is_long = sum(each.excess_ns for each in found) >= thresholds.long_share * span_ns
-    return found if is_long else []
+    is_long = sum(each.excess_ns for each in starts) >= thresholds.long_share * span_ns
+    return starts if is_long else []
 
 
 def _paces(database: Session, trace_id: int, worked: _HostWork) -> tuple[Ints, Ints, Floats]:
     """For each launch: one of its ops, its key, and the host's work since the thread's previous
-    launch, divided by the median for kernels of this name. Empty if there are too few of one name
-    to compare."""
+    launch, over the median for kernels with this name. Empty if too few share a name."""
     device, host, thresholds = worked.graph.device, worked.graph.host, database.thresholds
     op = np.flatnonzero(device.linked)
     key = host.key(device.thread[op], host.origin_ns + device.call[op])
@@ -429,8 +433,8 @@ def _paces(database: Session, trace_id: int, worked: _HostWork) -> tuple[Ints, I
     _, begin, count = np.unique(name[order], return_index=True, return_counts=True)
     usual = work[order][begin + (count - 1) // 2]
     kind = np.searchsorted(name[order][begin], name)
-    known = count[kind] >= thresholds.start_parts // 2
+    is_known = count[kind] >= thresholds.start_parts // 2
     ratio = work / np.maximum(1, usual[kind])
-    if 2 * int(known.sum()) <= len(op):
-        known = np.zeros(len(op), np.bool_)
-    return op[known], key[known], ratio[known]
+    if 2 * int(is_known.sum()) <= len(op):
+        is_known = np.zeros(len(op), np.bool_)
+    return op[is_known], key[is_known], ratio[is_known]

@@ -1,10 +1,10 @@
-"""How much changes to a run would save: each change has one price everywhere.
+"""Prices of changes: how much each would save, with the same price everywhere.
 
-A gain is the fraction by which a window gets shorter when the recorded graph is replayed with a
-change, a price what that saves in ns. Replays leave out what recording cost the host
-(tracekit/replay/recorder.py) and one-offs (tracekit/replay/one_offs.py).
-A cause's share of the critical path is not its gain: if two chains are equally long, either
-can be the critical path, and shortening one of them gains nothing.
+A gain is the fraction by which a window shrinks when the recorded graph is replayed with a change;
+a price is that saving in ns. Replays leave out the recorder's cost to the host
+(tracekit/replay/recorder.py) and one-offs (tracekit/replay/one_offs.py). A cause's share of the
+critical path is not its gain: if two chains are equally long, either can be the critical path, and
+shortening only one gains nothing.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tracekit.replay.replay import Replay
 from tracekit.replay.simulator import Scale
 from tracekit.replay.windows import MarkedWindows, ReplayedWindow
 
-# Speeds, as multiples of the recorded one. Each is twice the previous one, so that the next point
-# of the grid gives the gain from halving a side's work.
+# Speeds, as multiples of the recorded one. Each is twice the previous one, so the grid's next point
+# gives the gain from halving a side's work.
 SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _NETWORK_SPEEDS = (1.0, 2.0, 4.0)
-# The factor on the batch by which a query of queries/remedies prices a larger batch.
+# The factor on the batch in remedies with a query that price a larger batch.
 _TWICE = 2
 
 
@@ -42,7 +42,7 @@ class WindowGains:
         self.replay = replay
         graph = replay.graph
         columns = (graph.host.cause, graph.device.cause, graph.edges.fixed_cause)
-        present = set().union(*(np.flatnonzero(np.bincount(each)).tolist() for each in columns))
+        present = set().union(*(np.flatnonzero(np.bincount(column)).tolist() for column in columns))
         causes = [CAUSES[cause] for cause in sorted(present)]
         recorder = replay.recorder
         self._has_cost = recorder.pace < 1
@@ -69,16 +69,17 @@ class WindowGains:
         }
 
     def _gain(self, *changes: Change | str) -> list[float]:
-        """How much shorter each window is with changes, as a fraction of its length."""
+        """The decrease of each window's length with changes, as a fraction."""
         run = self.replay.run(*changes, base=self.replay.unrecorded)
-        found: list[float] = shorter(self._replayed_ns, self.replay.lengths(run)).tolist()
-        return found
+        gains: list[float] = shorter(self._replayed_ns, self.replay.lengths(run)).tolist()
+        return gains
 
     def gains(self, window_id: WindowId) -> Gains:
         """The gains in a window."""
         window = self.replay.index_of[window_id]
         removed = {name: gain[window] for name, gain in self._removed.items()}
-        # Where work waits while another window has a one-off, the window is shorter with it.
+        # If work queues up during another window's one-off, this window is shorter with that
+        # one-off.
         one_offs_ns = 0 if self._once_ns is None else max(0, int(self._once_ns[window]))
         device_ns = sum(each.excess_ns for each in self._on_device(window_id))
         return Gains(
@@ -94,16 +95,16 @@ class WindowGains:
 
     def _on_device(self, window_id: WindowId) -> list[OneOff]:
         """The window's one-offs that are GPU ops."""
-        one_offs = [one_off for one_off in self.replay.one_offs if not one_off.on_host]
+        on_device = [one_off for one_off in self.replay.one_offs if not one_off.on_host]
         windows = self.replay.windows[window_id.kind]
-        if not one_offs or not isinstance(windows, MarkedWindows):
-            return one_offs
+        if not on_device or not isinstance(windows, MarkedWindows):
+            return on_device
         ops = set(windows.ops(window_id.number).tolist())
-        return [one_off for one_off in one_offs if one_off.ops <= ops]
+        return [one_off for one_off in on_device if one_off.ops <= ops]
 
     def halved_at(self, window_id: WindowId, side: str, faster: float) -> tuple[int, float, float]:
-        """A window's length with a side that is faster by this factor, and the gains from then
-        halving the host's and the device's work."""
+        """A window's length if a side is faster by this factor, and the gains from then halving
+        the host's and the device's work."""
         scale = self.replay.scale(*times(**{side: 1 / faster}), base=self.replay.unrecorded)
         return self.replay.halved(scale, self.replay.window(window_id).length)
 
@@ -124,22 +125,21 @@ class WindowGains:
 
 
 class Prices:
-    """Prices of changes to one window of a trace, in ns of the window in a run that is not recorded
-    (`Replay.unrecorded`)."""
+    """Prices of changes to a window, in ns of the unrecorded run (`Replay.unrecorded`)."""
 
     def __init__(self, replay: Replay, window: ReplayedWindow) -> None:
         self.replay, self.window = replay, window
 
     @cached_property
     def window_ns(self) -> int:
-        """The window's length without one-offs and without the recorder's cost: that of `Gains`."""
+        """The window's length without one-offs and the recorder's cost, as in `Gains`."""
         lengths = (np.array(each) for each in (self.recorded_ns, self._replayed_ns))
         return int(self.replay.recorder.unrecorded(*lengths))
 
     @cached_property
     def _replayed_ns(self) -> int:
-        """The same as replayed. Where recording also slowed work that the replay keeps as it was,
-        that is longer; all other replays then shrink as this one does."""
+        """The replayed length. It is longer than `window_ns` if recording also slowed work that
+        replays keep; all other replays are then scaled down equally."""
         return self.window.length(self.replay.run(base=self.replay.unrecorded))
 
     @cached_property
@@ -148,16 +148,16 @@ class Prices:
         return self.window.length(self.replay.run(STEADY))
 
     def price(self, *changes: str) -> Price:
-        """What changes such as `remedy:cuda-graph` save together in the run that is not recorded;
-        of recording less, in the recorded one.
+        """The combined saving of changes such as `remedy:cuda-graph` in the unrecorded run; for
+        recording less, in the recorded one.
 
         A larger batch saves time for the same number of samples. Changes that pay only in loops are
-        priced as if no thread was kept from running, no shape was new, and all of the model was on
-        the device, because they do not help there.
+        priced as if no thread was descheduled, no shape was new, and the whole model was on the
+        device, since they do not help with these.
         """
         remedies = [each for each in map(_remedy_of, changes) if each]
         if any(each.is_apart for each in remedies):
-            # Recording less pays in the recorded run alone.
+            # Recording less pays only in the recorded run.
             after = self.replay.run(*changes, base=self.replay.steady)
             return Price(self.recorded_ns - self.window.length(after), self.recorded_ns)
         base, before_ns = self.replay.unrecorded, self.window_ns
@@ -171,11 +171,11 @@ class Prices:
         return Price(saves_ns, self.window_ns)
 
     def _samples(self, change: str) -> float:
-        """The factor by which the window then holds more samples."""
-        remedy, found = _remedy_of(change), parse(change)
+        """The factor on the window's number of samples."""
+        remedy, parsed = _remedy_of(change), parse(change)
         if remedy and remedy.is_batch:
             return _TWICE
-        return found.factor if found.what == BATCH else 1
+        return parsed.factor if parsed.what == BATCH else 1
 
     def larger_batch(self) -> tuple[int, int] | None:
         """The largest batch that fits into the host's slack: the largest power of two that
@@ -192,14 +192,15 @@ class Prices:
     def combined(
         self, changes: Sequence[str], alone: Sequence[int], least_ns: float
     ) -> tuple[list[tuple[int, int]], dict[str, float], float, float]:
-        """The best combination of changes, found greedily; `alone` is what each saves alone.
+        """The best combination of changes, found greedily; `alone` is each change's saving by
+        itself.
 
         Each round takes the change that saves most on top of those already taken, until none saves
         `least_ns`. The remaining changes are priced again in each round: the second of two waits in
         a row costs nothing until the first one is gone.
 
-        Returns the index of each change taken and what it adds to the previous ones, the changed
-        window's critical path by cause, and the gains from then halving host and device.
+        Returns the index of each change taken with its added saving, the changed window's critical
+        path by cause, and the further gains from halving host and device.
         """
         scale, length = self.replay.unrecorded, self.window_ns
         taken: list[tuple[int, int]] = []
@@ -219,13 +220,13 @@ class Prices:
         return taken, shares, host, device
 
     def length(self, base: Scale, *changes: Change | str) -> int:
-        """The window's length in the run that is not recorded, with changes."""
+        """The window's length in the unrecorded run, with changes."""
         replayed_ns = self.window.length(self.replay.run(*changes, base=base))
         return round(replayed_ns * (self.window_ns / max(1, self._replayed_ns)))
 
 
 def _remedy_of(change: str) -> Remedy | None:
-    """The remedy that a change such as `remedy:NAME:PLACE` applies; None: it applies none."""
+    """The remedy in a change such as `remedy:NAME:PLACE`; None: another kind of change."""
     kind, _, name = change.partition(":")
     return find_remedy(name.partition(":")[0]) if kind == REMEDY else None
 
@@ -264,7 +265,7 @@ def speeds(replay: Replay, window_id: WindowId) -> list[Speed]:
             factors["communication"] = device / network
         return prices.length(replay.unrecorded, *times(**factors))
 
-    found = []
+    points = []
     for host, device, network in product(SPEEDS, SPEEDS, networks):
         here = length(host, device, network)
         # Without communication, all speeds of the network are one.
@@ -275,5 +276,5 @@ def speeds(replay: Replay, window_id: WindowId) -> list[Speed]:
             length(host, device, twice),
         )
         gained = (float(shorter(here, each)) for each in faster)
-        found.append(Speed(host, device, network, here, *gained))
-    return found
+        points.append(Speed(host, device, network, here, *gained))
+    return points

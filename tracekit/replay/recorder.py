@@ -1,4 +1,4 @@
-"""What recording cost the host: its launches, dispatch and Python take longer while recorded."""
+"""The recorder's cost to the host: launches, dispatch and Python take longer while recorded."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tracekit.replay.graph import Graph
 from tracekit.replay.graph.arrays import Ints
 from tracekit.replay.simulator import Scale
 
-# The causes that have one event for each small piece of work.
+# The causes with one event per small piece of work.
 _RECORDED = [CAUSES.index(name) for name in ("launch", "dispatch", "python")]
-# The smallest factor on the host's work that is tried, and how often the range is halved.
+# The smallest factor on the host's work to try, and the number of bisections.
 _LEAST, _TRIES = 0.1, 12
-# Windows that differ less are equally long.
+# Windows with a smaller difference count as equally long.
 _CLOSE = 0.99
 
 
@@ -27,19 +27,19 @@ class RecorderCost(Struct, frozen=True):
     """The factor by which recording made the window longer, as `capture` measured it; at
     least 1."""
     pace: float = 1.0
-    """The factor on the host's recorded work that leaves the recorder's cost out; 1: the cost is
-    unknown, or small."""
+    """The factor on the host's recorded work that removes the recorder's cost; 1: the cost is
+    unknown or small."""
 
     def unrecorded(self, recorded_ns: Ints, replayed_ns: Ints) -> Ints:
-        """The lengths of windows in the run that nobody records, from the recorded ones without
-        one-offs: as measured, else as replayed at this pace. Gains are fractions of the replay,
-        prices and lengths are in ns of this."""
+        """The lengths of windows in the unrecorded run, from the recorded ones without one-offs:
+        measured or else replayed at this pace. Gains are fractions of the replayed length; prices
+        and lengths are in ns of this one."""
         if self.pace == 1 or self.dilation is None:
             return replayed_ns
         return (recorded_ns / self.dilation).astype(np.int64)
 
     def removed_from(self, scale: Scale) -> Scale:
-        """A copy of the scale in which the host works as it does without the recorder."""
+        """A copy of the scale with the host's speed without the recorder."""
         scale = scale.copy()
         if self.pace != 1:
             for rates in (scale.host, scale.fixed):
@@ -53,9 +53,10 @@ def fitted(
 ) -> RecorderCost:
     """The measured cost: without it, the window is as long as the step without the profiler.
 
-    A window that waits for the device is as long at many factors on the host's work: of these, the
-    estimate, `pace`, is taken. If no factor gives that length, for example because the recorder
-    slowed the device, that work shrinks as the step did. `length` is the window's without a cost.
+    If the window waits for the device, many factors on the host's work give the same length; then
+    the estimate, `pace`, decides. If no factor gives that length, for example because the recorder
+    slowed the device, the work shrinks like the step. `length` is the window's length without the
+    cost.
     """
     aim_ns = recorded_ns / dilation
     low, high = _LEAST, 1.0
@@ -74,8 +75,8 @@ def fitted(
 
 
 def estimated(cost_ns: int, graph: Graph) -> RecorderCost:
-    """The cost as estimated from the events of the thread that launches most. An estimate is rough:
-    at most half of that thread's work counts as the recorder's."""
+    """The cost estimated from the events on the thread that launches most. Since estimates are
+    rough, at most half of that thread's work counts as the recorder's."""
     launching = graph.device.thread[graph.device.linked]
     main = int(np.bincount(launching).argmax()) if len(launching) else None
     recorded_ns = int(graph.host.totals(main)[_RECORDED].sum())

@@ -1,4 +1,4 @@
-"""One trace's graph, which can be replayed with changes, and its windows."""
+"""A trace's graph, which can be replayed with changes, and its windows."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Replay:
         )
         self.steps: MarkedWindows = steps_of(database, trace_id, self.graph)
         self.ranges = None if ranges is None else ranges_of(database, trace_id, self.graph, ranges)
-        """The annotated ranges that can be windows."""
+        """The annotated ranges that may be windows."""
         self.windows: dict[str, Windows] = {
             "gpu_active": gpu_active(self.graph), "trace": whole(self.graph), "step": self.steps,
         } | ({} if self.ranges is None else {"range": self.ranges})  # fmt: skip
         """All windows by kind, in the order of `lengths`."""
-        self.watched: Ints = np.concatenate([each.instants for each in self.windows.values()])
-        """The instants of the host whose times windows need."""
+        self.watched: Ints = np.concatenate([window.instants for window in self.windows.values()])
+        """The host instants that windows need."""
         self.remedies = Remedies(database, trace_id)
 
     @cached_property
@@ -78,7 +78,7 @@ class Replay:
 
     @cached_property
     def recorder(self) -> RecorderCost:
-        """What recording cost the host, fitted to the verdict's window where it was measured."""
+        """The recorder's cost to the host, fitted to the verdict's window if it was measured."""
         (row,) = self.database.ask("recorder", trace=self.trace_id)
         profiled_ns, unprofiled_ns = row["profiled_ns"], row["unprofiled_ns"]
         estimate = estimated(row["cost_ns"] or 0, self.graph)
@@ -94,23 +94,23 @@ class Replay:
         dilation = profiled_ns / unprofiled_ns
         if window_id.kind == "step" and dilation > 1:
             dilation = recorded_ns / unprofiled_ns
-        # Recording makes nothing shorter: steps differ.
+        # Recording never makes a run faster: steps just differ.
         return fitted(max(1.0, dilation), recorded_ns, estimate.pace, length)
 
     @cached_property
     def unrecorded(self) -> Scale:
-        """The run that nobody records, without one-offs: prices are of this run. Where the
-        recorder's cost is unknown or small, it is the recorded run without one-offs."""
+        """The unrecorded run without one-offs, to which prices apply. If the recorder's cost is
+        unknown or small, this is the recorded run without one-offs."""
         return self.recorder.removed_from(self.steady)
 
     def scale(self, *changes: Change | str, base: Scale | None = None) -> Scale:
-        """A scale with these changes: of the run, without one-offs if a change says so, or a copy
-        of `base`.
+        """A scale with these changes, on top of `base`, by default of the run (without one-offs if
+        a change says so).
 
         Raises:
-            TracekitError: a text is not a change, or matches nothing in the trace.
+            TracekitError: when a text is not a change, or matches nothing in the trace.
         """
-        parsed = [parse(each) if isinstance(each, str) else each for each in changes]
+        parsed = [parse(change) if isinstance(change, str) else change for change in changes]
         if base is None and any(each.what == STEADY for each in parsed):
             base = self.steady
         scale = base.copy() if base else Scale.of(self.graph)
@@ -124,7 +124,8 @@ class Replay:
         return self.simulator.run(self.scale(*changes, base=base))
 
     def halved(self, scale: Scale, lengths: Callable[[Run], Any]) -> tuple[Any, Any, Any]:
-        """Lengths in the replay with a scale, and the gains from then halving each side's work."""
+        """Lengths in the replay with a scale, and the further gains from halving each side's
+        work."""
         before, host, device = (
             lengths(self.run(*half, base=scale))
             for half in ((), times(host=0.5), times(device=0.5))
@@ -132,9 +133,9 @@ class Replay:
         return before, shorter(before, host).tolist(), shorter(before, device).tolist()
 
     def typical_step(self) -> int | None:
-        """The number of the profiler's step of median length, without one-offs; None if no step
-        gives the device work. Whole steps come before those whose last ops were not recorded or
-        that the recording ends in, and steps that one-offs hardly change before the others.
+        """The number of the profiler step of median length, without one-offs; None: no step gives
+        the device work. Complete steps are preferred over truncated ones, and steps that one-offs
+        hardly change over the others.
         """
         steps = self.steps
         if not steps.are_steps:
@@ -146,11 +147,11 @@ class Replay:
         whole = [each for each in working if all(until[each] <= cut for cut in self._cuts_ns)]
         working = whole or working
         *others, last = working or [0]
-        if others and 2 * len(steps.ops(last)) < min(len(steps.ops(each)) for each in others):
+        if others and 2 * len(steps.ops(last)) < min(len(steps.ops(other)) for other in others):
             # The recording ends early in it.
             working = others
         most = 1 + self.thresholds.close_margin
-        # A step after a slow one may find the device's work waiting, and is shorter than usual.
+        # A step after a slow one may find device work already queued, and be shorter than usual.
         usual = [
             each
             for each in working
@@ -160,21 +161,21 @@ class Replay:
 
     @cached_property
     def _replays_ns(self) -> int:
-        """What launching a CUDA graph in every step takes the host."""
+        """The host's time to launch a CUDA graph in every step."""
         steps = len(self.steps) if self.steps.are_steps else 0
         return int(steps * self.thresholds.launch_floor_ns)
 
     @cached_property
     def _cuts_ns(self) -> list[int]:
-        """When the host launched the first of the last ops, if these were not recorded."""
+        """The host's launch of the first op at the end that was not recorded, if any."""
         query = "SELECT trace_id, time_ns FROM recorder_finding WHERE code = 'dropped_at_end'"
         end_ns = self.graph.host.origin_ns + self.graph.host.span_ns
         return [end_ns - ns for (ns,) in self.database.rows_of_trace(query, self.trace_id)]
 
     @cached_property
     def _devices(self) -> list[int]:
-        found: list[int] = np.unique(self.graph.device.device_id).tolist()
-        return found
+        devices: list[int] = np.unique(self.graph.device.device_id).tolist()
+        return devices
 
     @cached_property
     def index_of(self) -> dict[WindowId, int]:
@@ -188,10 +189,10 @@ class Replay:
 
     def lengths(self, run: Run) -> Ints:
         """The lengths of all windows in a replay, in ns."""
-        return np.concatenate([each.lengths(run) for each in self.windows.values()])
+        return np.concatenate([window.lengths(run) for window in self.windows.values()])
 
     def window(self, window_id: WindowId) -> ReplayedWindow:
-        """A window, whose length and critical path any replay gives. Without GPU ops, `gpu_active`
+        """A window whose length and critical path any replay gives. Without GPU ops, `gpu_active`
         is the whole trace."""
         kind, number = window_id
         if kind == "trace" or (kind == "gpu_active" and not self.graph.ops):
@@ -200,8 +201,8 @@ class Replay:
         return ReplayedWindow(self.windows[kind], at)
 
     def window_id(self, window: str | None = None, at: int | None = None) -> WindowId:
-        """Which window `gpu_active`, `trace` or the name of a step means; by default the verdict's.
-        Among ranges, it is the one numbered `at`, or that of median length."""
+        """The window that `gpu_active`, `trace` or the name of a step means; by default, the
+        verdict's. For ranges, the one numbered `at`, or the one of median length."""
         if self.ranges is not None and window not in ("gpu_active", "trace"):
             lengths = self.ranges.lengths(self.run(STEADY)).tolist()
             return WindowId("range", typical(lengths, at))

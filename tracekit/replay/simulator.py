@@ -1,4 +1,4 @@
-"""Replays the graph: when everything would have happened if some work had taken another time."""
+"""Replays the graph: the times of all nodes if some work had taken a different time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Scale(Struct):
     dropped: Flags
     """Edges that the replay ignores."""
     unknown: float = 1.0
-    """The factor of the waits that the trace does not explain."""
+    """The factor on unexplained waits."""
 
     @staticmethod
     def of(graph: Graph) -> Scale:
@@ -63,12 +63,12 @@ class Run(Struct, frozen=True, dict=True):
 
     @property
     def wait(self) -> Ints:
-        """How long each node waits for a reason that the trace does not show."""
+        """Each node's unexplained wait."""
         return times(self.graph.unknown, self.scale.unknown)
 
     @cached_property
     def binding(self) -> NDArray[np.int32]:
-        """For each node, the edge that determined its time; -1: the start of the trace."""
+        """The edge that determined each node's time; -1: the start of the trace."""
         edges = self.graph.edges
         reached = self.time[edges.source]
         reached += self.length
@@ -91,18 +91,18 @@ class Run(Struct, frozen=True, dict=True):
         return self.op_start + self.op_ns
 
     def host_time(self, key: Ints) -> Ints:
-        """When threads reach these instants of the host (keys), which are watched."""
+        """The times at which threads reach these watched host instants (keys)."""
         root = self.graph.root(key)
         return self.time[root] + self.work_between(self.graph.since(root, key), key)
 
     def work_between(self, since: Ints, until: Ints) -> Ints:
-        """The work of threads from each `since` to its `until`, in ns: points of the simulator."""
+        """The work of threads from each `since` to its `until` (points of the simulator), in ns."""
         points = self.simulator.points
         return self.work[np.searchsorted(points, until)] - self.work[np.searchsorted(points, since)]
 
 
 class Simulator:
-    """A graph laid out for many replays: each is one pass in C over the edges, in order."""
+    """A graph laid out for many replays, each a single pass in C over the ordered edges."""
 
     def __init__(self, graph: Graph, watched: Ints) -> None:
         """`watched` are the instants of the host whose times are needed."""
@@ -114,7 +114,7 @@ class Simulator:
         asked = graph.since(graph.root(watched), watched)
         points = distinct(np.concatenate([distinct(since), until, watched, asked]))
         self.points = points
-        """Instants of the host up to which a replay sums the work."""
+        """Host instants up to which a replay sums the work."""
         self._stretch = host.stretch_of(points).astype(np.int32)
         columns = {
             "source": edges.source,

@@ -54,16 +54,16 @@ class WhatIf(Shown, frozen=True):
     bound_by: dict[str, float]
     """The changed window's critical path by cause: shares of `predicted_ns`."""
     unknown_ns: int
-    """The part of `predicted_ns` that is waits which the trace does not explain. A replay keeps
-    them as they were."""
+    """The part of `predicted_ns` in waits that the trace does not explain. A replay keeps these
+    waits unchanged."""
     steps: list[StepLength]
     """The profiler's steps."""
     doubts: list[str]
-    """Problems of the trace that make the prediction doubtful."""
+    """Problems in the trace that make the prediction doubtful."""
 
 
 class RankWhatIf(Struct, frozen=True):
-    """How long a rank waits for others in collectives, as recorded and as predicted, in ns."""
+    """A rank's wait for others in collectives, as recorded and as predicted, in ns."""
 
     rank: int
     waited_ns: int
@@ -78,7 +78,7 @@ class RunWhatIf(Shown, frozen=True):
     form: ClassVar[str] = RUN_SCHEMA
 
     traces: str
-    """What was given."""
+    """The traces' name, as given."""
     changes: list[str]
     window: str
     """The window's name."""
@@ -86,19 +86,19 @@ class RunWhatIf(Shown, frozen=True):
     predicted_ns: int
     speedup: float
     waited_ns: int
-    """How long all ranks together wait for each other in collectives."""
+    """The total time that all ranks wait for each other in collectives."""
     predicted_waited_ns: int
-    """The same as predicted."""
+    """The predicted total wait."""
     steps: list[StepLength]
     """The steps that all ranks recorded."""
     ranks: list[RankWhatIf]
-    """How long each rank waits."""
+    """Each rank's wait."""
     doubts: list[str]
     """Reasons why the prediction is doubtful."""
 
 
 def require_times(database: Session, trace_id: int) -> None:
-    """Checks that a trace tells where time goes.
+    """Checks that a trace records times.
 
     Raises:
         TracekitError: when it is a memory snapshot, or its events cannot be read.
@@ -107,8 +107,8 @@ def require_times(database: Session, trace_id: int) -> None:
     if any(row["code"] == "memory_snapshot" for row in database.ask("health", trace=trace_id)):
         path = database.ask("overview", trace=trace_id)[0]["path"]
         raise TracekitError(
-            f"{path}: is a memory snapshot, which tells nothing of time: "
-            f"ask {words('commands')['memory']}"
+            f"{path}: is a memory snapshot, which does not record times: "
+            f"use {words('commands')['memory']}"
         )
 
 
@@ -123,8 +123,8 @@ def what_if(
     span. Lengths are in ns.
 
     Raises:
-        TracekitError: a text is not a change or matches nothing in the trace, the trace has no such
-            window, or it has no events with a time.
+        TracekitError: when a text is not a change or matches nothing in the trace, the trace has no
+            such window, or it has no events with a time.
     """
     require_times(database, trace_id)
     with stage("replaying"):
@@ -160,7 +160,7 @@ def _lengths(window_ns: int, predicted_ns: int) -> dict[str, Any]:
 
 def _steps(names: Sequence[str], before: Ints, after: Ints) -> list[StepLength]:
     lengths = zip(names, before.tolist(), after.tolist(), strict=True)
-    return [StepLength(*each) for each in lengths]
+    return [StepLength(*length) for length in lengths]
 
 
 def what_if_run(database: Session, changes: Sequence[str]) -> RunWhatIf:
@@ -170,8 +170,8 @@ def what_if_run(database: Session, changes: Sequence[str]) -> RunWhatIf:
     one. `tracekit.replay.grammar.HELP` lists the changes. Lengths are in ns.
 
     Raises:
-        TracekitError: the traces are not the ranks of one run, or do not show who waits for whom; a
-        text is not a change or matches nothing.
+        TracekitError: when the traces are not the ranks of one run or do not show who waits for
+        whom, or a text is not a change or matches nothing.
     """
     if reason := not_one_run(database):
         raise TracekitError(
@@ -189,7 +189,7 @@ def what_if_run(database: Session, changes: Sequence[str]) -> RunWhatIf:
     names = joined.step_names or ["the run"]
     old, new = _waited(joined, before), _waited(joined, after)
     world = max(row["world_size"] or 0 for row in rows)
-    missing = [f"warning: only {len(rows)} of {world:,} ranks are here"] * (world > len(rows))
+    missing = [f"warning: only {len(rows)} of {world:,} ranks are loaded"] * (world > len(rows))
     return RunWhatIf(
         traces=database.name,
         changes=list(changes),

@@ -36,12 +36,12 @@ class Windows(ABC):
 
     @property
     def instants(self) -> Ints:
-        """The keys of the host whose times the windows need."""
+        """The host keys whose times the windows need."""
         return np.concatenate([self.begin, self.end])
 
     @abstractmethod
     def spans(self, run: Run) -> tuple[Ints, Ints]:
-        """When each window begins and when it is complete, in ns since the trace's start."""
+        """The start and completion of each window, in ns since the trace's start."""
 
     @abstractmethod
     def last(self, run: Run, number: int) -> End:
@@ -93,46 +93,47 @@ def whole(graph: Graph) -> Extents:
 
 @dataclass(frozen=True)
 class MarkedWindows(Windows):
-    """Windows that the trace marks: the profiler's steps, or ranges.
+    """Windows marked in the trace: the profiler's steps, or ranges.
 
-    A window begins when the host has begun it and the device has finished what was launched before.
-    It is complete when the host has left it and the device has finished what was launched so far.
+    A window begins when the host has begun it and the device has finished all earlier launches. It
+    is complete when the host has left it and the device has finished all launches so far.
     (queries/facts/windows.sql has the same definition for the recorded times of steps.)
     """
 
     are_steps: bool
-    """Whether these are the profiler's steps; else outermost ranges, or ranges of one name."""
+    """Whether these are the profiler's steps; otherwise outermost ranges, or ranges with one
+    name."""
     began_ns: list[int]
-    """When the host begins each window, as recorded."""
+    """The host's recorded start of each window."""
     lasted_ns: list[int]
-    """How long the host takes for each window."""
+    """The host's time for each window."""
     thread: Ints
     """The thread whose launches count, for each window; `_EVERY`: all threads."""
     launched: dict[int, Numbers]
     """The ops that one thread (or all threads) launched, in order of their launches."""
     first: Ints
-    """For each window, the index of its first op among those."""
+    """The index of each window's first op among those."""
     stop: Ints
     """The index of the first op after each window."""
 
     def ops(self, number: int) -> Numbers:
         """The ops launched in a window."""
-        found: Numbers = self.launched[int(self.thread[number])]
-        return found[self.first[number] : self.stop[number]]
+        ops: Numbers = self.launched[int(self.thread[number])]
+        return ops[self.first[number] : self.stop[number]]
 
     def spans(self, run: Run) -> tuple[Ints, Ints]:
         begin, end = run.host_time(self.begin), run.host_time(self.end)
         for thread, ops in self.launched.items():
-            own = self.thread == thread
-            first, stop = self.first[own], self.stop[own]
+            mine = self.thread == thread
+            first, stop = self.first[mine], self.stop[mine]
             borders = distinct(np.concatenate([first, stop]))
             # The latest end before each border, and before the one after it.
             latest = np.maximum.reduceat(
                 np.concatenate([[0], run.op_end[ops], [0]]), np.append(0, borders + 1)
             )
             done = np.maximum.accumulate(latest)
-            begin[own] = np.maximum(begin[own], done[np.searchsorted(borders, first)])
-            end[own] = np.maximum(end[own], done[np.searchsorted(borders, stop)])
+            begin[mine] = np.maximum(begin[mine], done[np.searchsorted(borders, first)])
+            end[mine] = np.maximum(end[mine], done[np.searchsorted(borders, stop)])
         return begin, end
 
     def last(self, run: Run, number: int) -> End:
@@ -150,8 +151,8 @@ class ReplayedWindow(Struct, frozen=True):
         return self.of.names[self.number]
 
     def span(self, run: Run) -> tuple[int, int]:
-        """When it begins and when it is complete, in ns since the trace's start."""
-        begin, end = (int(each[self.number]) for each in self.of.spans(run))
+        """Its start and completion, in ns since the trace's start."""
+        begin, end = (int(span[self.number]) for span in self.of.spans(run))
         return begin, end
 
     def length(self, run: Run) -> int:
@@ -173,8 +174,8 @@ def steps_of(database: Session, trace_id: int, graph: Graph) -> MarkedWindows:
 
 
 def ranges_of(database: Session, trace_id: int, graph: Graph, name: str) -> MarkedWindows:
-    """The ranges with a name: `NAME@1`, `NAME@2` and so on. Only launches of the range's own thread
-    count: other threads may run ranges of the same name at the same time."""
+    """The ranges with a name: `NAME@1`, `NAME@2` and so on. Only launches by the range's own thread
+    count, since other threads may run ranges with the same name concurrently."""
     rows = database.arrays("ranges_named", trace=trace_id, range=name)
     names = [f"{name}@{number}" for number in range(1, len(rows["pid"]) + 1)]
     return _marked(graph, rows | {"name": names}, of_thread=True)
@@ -184,11 +185,11 @@ def _marked(
     graph: Graph, rows: dict[str, Any], *, are_steps: bool = False, of_thread: bool = False
 ) -> MarkedWindows:
     host, device = graph.host, graph.device
-    own = host.numbers(rows["pid"], rows["tid"])
+    threads = host.numbers(rows["pid"], rows["tid"])
     begin_ns, end_ns = rows["start_ns"], rows["start_ns"] + rows["dur_ns"]
-    thread = own if of_thread else np.full(len(own), _EVERY, np.int64)
-    first, stop = np.zeros(len(own), np.int64), np.zeros(len(own), np.int64)
-    # Ops without a launch that start before all others are earlier work.
+    thread = threads if of_thread else np.full(len(threads), _EVERY, np.int64)
+    first, stop = np.zeros(len(threads), np.int64), np.zeros(len(threads), np.int64)
+    # Ops without a launch that start before all others belong to earlier work.
     since = device.start[device.linked].min(initial=-NEVER)
     earlier = np.flatnonzero(~device.linked & (device.start < since) & device.linked.any())
     launched = {}
@@ -201,9 +202,9 @@ def _marked(
         stop[mine] = len(before) + np.searchsorted(call, end_ns[mine], "left")
         launched[each] = compact_ids(np.concatenate([before, ops]))
     return MarkedWindows(
-        [str(each) for each in rows["name"]],
-        host.key(own, begin_ns),
-        host.key(own, end_ns),
+        [str(row) for row in rows["name"]],
+        host.key(threads, begin_ns),
+        host.key(threads, end_ns),
         are_steps,
         rows["start_ns"].tolist(),
         rows["dur_ns"].tolist(),
@@ -215,27 +216,26 @@ def _marked(
 
 
 def range_of(database: Session, trace_id: int, window: str) -> tuple[str, int | None] | None:
-    """The name of the ranges that `window` refers to, and the number: `NAME@2` is the second.
-
-    None if it is another window: `gpu_active`, `trace` or a step.
+    """The range name in `window`, and the number: `NAME@2` is the second. None for another kind of
+    window: `gpu_active`, `trace` or a step.
 
     Raises:
         TracekitError: the trace has no window or range of that name.
     """
     rows = database.ask("replay_steps", trace=trace_id)
     steps = dict.fromkeys(row["name"] for row in rows if row["kind"] == "step")
-    known = ["gpu_active", "trace", *steps]
-    if window in known:
+    names = ["gpu_active", "trace", *steps]
+    if window in names:
         return None
     name, _, number = window.rpartition("@")
     meant: list[tuple[str, int | None]] = [(window, None)]
     if number.isdecimal():
         meant.append((name, int(number)))
-    for each in meant:
-        if database.ask("ranges_named", trace=trace_id, range=each[0]):
-            return each
+    for candidate in meant:
+        if database.ask("ranges_named", trace=trace_id, range=candidate[0]):
+            return candidate
     raise TracekitError(
-        f"no window or range is named {window!r}; windows: {', '.join(known)}; "
+        f"there is no window or range named {window!r}; windows: {', '.join(names)}; "
         "`tracekit query annotation_time` lists the ranges"
     )
 
@@ -249,5 +249,5 @@ def typical(lengths: Sequence[int], at: int | None = None) -> int:
     if at is None:
         return int(np.argsort(lengths, kind="stable")[(len(lengths) - 1) // 2])
     if not 1 <= at <= len(lengths):
-        raise TracekitError(f"no range has the number {at}: there are {len(lengths)} of that name")
+        raise TracekitError(f"there is no range number {at}: only {len(lengths)} have that name")
     return at - 1

@@ -1,1 +1,1 @@
-"""Reporters print what the library found: one module per output."""
+"""Reporters present the library's results: one module per output."""

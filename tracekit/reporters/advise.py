@@ -1,4 +1,4 @@
-"""What to change in a run, how to apply a remedy, and what a change would gain, on a terminal."""
+"""Prints the fix list, how to apply a remedy, and the predicted gain of a change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 _PLACE = 60
-# Where the title of a piece of advice begins.
+# The column at which a piece of advice's title starts.
 _INDENT = 21
 
 
@@ -44,28 +44,28 @@ def render(fixes: FixList, *, every: bool = False) -> None:
     if fixes.together:
         _together(out, fixes.together, {each.remedy for each in shown})
     _conditions(out, shown)
-    recording = [each for each in fixes.advice if is_of_recording(each)]
+    recording = [fix for fix in fixes.advice if is_of_recording(fix)]
     if recording:
         section(out, "Caveats")
     for each in recording:
         taken = f"{duration(each.saves_ns)} of the window, {percent(each.share or 0)}"
         out.print(f"Recording takes {taken}: {each.detail} ({each.remedy}).")
     if fixes.unlooked:
-        section(out, "Not looked for")
+        section(out, "Not checked")
         for group in fixes.unlooked:
             out.print(Text(f"{', '.join(group.remedies)}: {printable(group.missing)}"))
 
 
 def recurring(fixes: FixList) -> str:
-    """The heading of the advice on recurring work, with the length that its shares are of."""
+    """The heading of the advice on recurring work, with the denominator of its shares."""
     whole = f"{fixes.window} without {WITHOUT}: {duration(fixes.window_ns)}"
     return f"What to change ({whole} = 100 %)"
 
 
 def print_list(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
-    """Prints each piece of advice: what it saves and what to do, then where, and what it takes. If
-    it has several places, each is shown with its own share."""
-    first = next((each for each in advice if not each.once), None)
+    """Prints each piece of advice: its saving and title, then its call site and requirements.
+    Several call sites are shown with their own shares."""
+    first = next((fix for fix in advice if not fix.once), None)
     for number, each in enumerate(advice, 1):
         saved = "" if each.share is None else percent(each.share)
         line = Text(f"{number:>2}  {saved:>6}  {duration(each.saves_ns):>7}  ")
@@ -90,14 +90,14 @@ def _details(advice: Advice | AdvisedPlace) -> list[str]:
 
 
 def _together(out: Console, together: BestCombination, listed: Collection[str]) -> None:
-    """Prints the changes that save most together; those that save little alone are not `listed`."""
+    """Prints the best combination of changes. Changes that save little alone are not `listed`."""
     is_alone = len(together.additions) == 1
     section(out, "With the best of them" if is_alone else "The best of them together")
     rows: list[Sequence[Cell]] = []
-    for each in together.additions:
-        after = "" if each.remedy in listed else " (only with the others)"
-        named = marked(each.remedy) + after
-        rows.append((f"+ {duration(each.adds_ns)}", named, Name(each.where or "")))
+    for addition in together.additions:
+        after = "" if addition.remedy in listed else " (only with the others)"
+        named = marked(addition.remedy) + after
+        rows.append((f"+ {duration(addition.adds_ns)}", named, Name(addition.where or "")))
     share = f"{percent(together.share)} of the window"
     if is_alone:
         sentence = f"{share}; no other change adds enough to it"
@@ -110,18 +110,18 @@ def _together(out: Console, together: BestCombination, listed: Collection[str]) 
 
 
 def _conditions(out: Console, advice: Sequence[Advice]) -> None:
-    """Prints the needs of each remedy, and the doubts about its price."""
+    """Prints each remedy's requirements, and doubts about its price."""
     first: dict[str, Advice] = {}
-    for each in advice:
-        first.setdefault(each.remedy, each)
+    for fix in advice:
+        first.setdefault(fix.remedy, fix)
     if not (named := list(first.values())):
         return
-    section(out, "What they need, and what is doubtful (tracekit advise --how NAME tells more)")
+    section(out, "Requirements and doubts (tracekit advise --how NAME for details)")
     doubts = Counter(doubt for each in named for doubt in each.doubts)
     shared = [doubt for doubt, count in doubts.items() if count > 1]
-    for each in named:
-        out.print(Text(f"{each.remedy}: {each.needs}"))
-        for doubt in each.doubts:
+    for remedy in named:
+        out.print(Text(f"{remedy.remedy}: {remedy.needs}"))
+        for doubt in remedy.doubts:
             if doubt not in shared:
                 out.print(Padding(Text(printable(doubt), "dim"), (0, 0, 0, 2)))
     for doubt in shared:
@@ -160,8 +160,8 @@ def render_whatif(prediction: WhatIf) -> None:
     rows = [(cause, share(part, 1), "█" * round(_BAR * part) or "▏") for cause, part in shares]
     out.print(table(["", ">", ""], rows))
     if prediction.unknown_ns:
-        waiting = f"{duration(prediction.unknown_ns)} of it is waiting"
-        out.print(f"{waiting} that the trace does not explain: the replay keeps it as recorded.")
+        waiting = f"{duration(prediction.unknown_ns)} of it are waits"
+        out.print(f"{waiting} that the trace does not explain: the replay keeps them as recorded.")
     if prediction.doubts:
         section(out, "Caveats")
     for doubt in prediction.doubts:
@@ -170,7 +170,7 @@ def render_whatif(prediction: WhatIf) -> None:
 
 
 def render_run(prediction: RunWhatIf) -> None:
-    """Prints one prediction of a run of several ranks."""
+    """Prints a prediction for a run of several ranks."""
     out = console()
     _headline(out, prediction, f"{prediction.traces}, {len(prediction.ranks)} ranks together")
     waits = f"The ranks wait for each other for {duration(prediction.predicted_waited_ns)}"
@@ -193,9 +193,9 @@ def _steps(out: Console, steps: list[StepLength], counted: str) -> None:
         return
     section(out, f"Step by step ({counted})")
     rows = [
-        (printable(each.name), duration(each.window_ns), duration(each.predicted_ns),
-         _change(each.window_ns, each.predicted_ns))
-        for each in steps[:8]
+        (printable(step.name), duration(step.window_ns), duration(step.predicted_ns),
+         _change(step.window_ns, step.predicted_ns))
+        for step in steps[:8]
     ]  # fmt: skip
     out.print(table(["step", ">recorded", ">predicted", ">change"], rows))
     if len(steps) > 8:

@@ -1,4 +1,4 @@
-"""All of a verdict on a terminal (`analyze --full`), and what is behind it (`--explain`)."""
+"""Prints a full verdict (`analyze --full`) and its derivation (`--explain`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracekit.database import catalog
 from tracekit.evidence.collect import QUERIES
 from tracekit.evidence.model import Period
 from tracekit.replay.model import Causal
-from tracekit.reporters import colours
+from tracekit.reporters import colors
 from tracekit.reporters.advise import print_list
 from tracekit.reporters.kernel_names import short_name
 from tracekit.reporters.parts import (
@@ -57,7 +57,7 @@ def render(analysis: Analysis) -> None:
     _kernels(out, analysis)
     _traffic(out, analysis)
     _health(out, analysis)
-    recurring = "What to change (what each saves alone; `tracekit advise` tells more)"
+    recurring = "What to change (savings of single changes; `tracekit advise` for details)"
     lists = lists_of(analysis.advice, recurring)
     for heading, listed in lists:
         section(out, heading)
@@ -91,18 +91,18 @@ def _time(out: Console, analysis: Analysis) -> None:
     section(out, f"Where the time went ({whole})")
     rows = []
     for part in parts:
-        bar = Text("█" * round(_BAR * part.dur_ns / span) or "▏", colours.of(part.kind))
+        bar = Text("█" * round(_BAR * part.dur_ns / span) or "▏", colors.of(part.kind))
         rows.append((part.name, duration(part.dur_ns), share(part.dur_ns, span), bar))
     out.print(table(["", ">", ">", ""], rows))
 
 
 def _windows(out: Console, analysis: Analysis) -> None:
-    """The same shares for the other windows, which can disagree, with what halving each side's work
-    gains there."""
+    """The same shares for other windows, which may disagree, with the gains from halving each
+    side's work."""
     judged = analysis.judged
     periods = sorted(
         (
-            # The verdict's own window has its gains, without what happened once.
+            # The verdict's window has its own gains, without one-offs.
             judged if _key(each) == _key(judged) else each
             for each in (*analysis.windows, *analysis.steps[:8])
             if _has_row(each, analysis)
@@ -123,7 +123,7 @@ def _windows(out: Console, analysis: Analysis) -> None:
         span = period.window.span_ns
         late = [share(period.idle.host_late_ns, span)] if period.idle else []
         sides = (period.gains.host, period.gains.device) if period.gains else ()
-        gains = [percent(max(each, 0.0)) for each in sides] or ["-"] * 2 * is_replayed
+        gains = [percent(max(side, 0.0)) for side in sides] or ["-"] * 2 * is_replayed
         rows.append((
             Name(period.window.name, fit=clipped_start), duration(span), _busy(period), *late,
             *gains, short_bound(period),
@@ -138,8 +138,8 @@ def _key(period: Period) -> tuple[str, str]:
 
 
 def _has_row(period: Period, analysis: Analysis) -> bool:
-    """Whether a window differs enough from the verdict's for a row of its own: the whole trace may
-    be hardly longer, and one step may be all of the host's steps."""
+    """Whether a window differs enough from the verdict's for a separate row: the whole trace may be
+    hardly longer, and one step may cover all of the host's steps."""
     window, main = period.window, analysis.judged.window
     if window.kind == "step":
         alone = main.kind == "host_active" and len(analysis.steps) == 1
@@ -153,7 +153,7 @@ def _phases(out: Console, analysis: Analysis) -> None:
     if not analysis.phases:
         return
     if analysis.judged.window.kind == "range":
-        section(out, "Ranges of this name (from the begin of their work to its completion)")
+        section(out, "Ranges with this name (from the start of their work to its completion)")
     else:
         section(out, "Phases (the trace marks no steps; ranges from one completion to the next)")
     longest = sorted(analysis.phases, key=lambda phase: -phase.window_ns)
@@ -188,10 +188,10 @@ def _kernels(out: Console, analysis: Analysis) -> None:
 
 
 def _place_in_graph(row: Mapping[str, Any]) -> str:
-    """The module, else the operator, of a kernel that a graph ran, and how that is known."""
-    known = [(row["module"], row["module_from"]), (row["cpu_op"], row["known_from"])]
-    found = (f"{printable(name)} ({how})" for name, how in known if how not in (None, "call"))
-    return next(found, "")
+    """The module, else the operator, of a kernel that a graph ran, and the source of that."""
+    sources = [(row["module"], row["module_from"]), (row["cpu_op"], row["known_from"])]
+    names = (f"{printable(name)} ({how})" for name, how in sources if how not in (None, "call"))
+    return next(names, "")
 
 
 def _traffic(out: Console, analysis: Analysis) -> None:
@@ -212,10 +212,10 @@ def _health(out: Console, analysis: Analysis) -> None:
     if not analysis.trace.health:
         return
     section(out, "Caveats")
-    colour = {"error": "red", "warning": "yellow", "info": "dim"}
+    color = {"error": "red", "warning": "yellow", "info": "dim"}
     for finding in analysis.trace.health:
         count = f" ({finding.count:,})" if finding.count > 1 else ""
-        line = Text(f"{finding.severity}: ", colour[finding.severity])
+        line = Text(f"{finding.severity}: ", color[finding.severity])
         out.print(line.append(printable(finding.message) + count))
 
 
@@ -227,21 +227,23 @@ def explain(analysis: Analysis) -> None:
         _path(out, analysis.causal)
     section(out, "Thresholds (--threshold NAME=VALUE sets one, but not those marked with *)")
     rows = []
-    for each in TABLE.values():
-        text = f"{each.meaning} ({each.source})"
-        mark = "" if each.is_settable else " *"
-        rows.append((each.name + mark, f"{getattr(analysis.thresholds, each.name):,}", text))
+    for threshold in TABLE.values():
+        text = f"{threshold.meaning} ({threshold.source})"
+        mark = "" if threshold.is_settable else " *"
+        rows.append(
+            (threshold.name + mark, f"{getattr(analysis.thresholds, threshold.name):,}", text)
+        )
     out.print(table(["", ">", Column(overflow="fold")], rows))
 
 
 def print_queries(*, of_run: bool = False, err: bool = False) -> None:
-    """Prints the SQL of the questions that an analysis asks, and the verdict of a run."""
+    """Prints the SQL behind an analysis and the verdict on a run."""
     for name in (*QUERIES, *(RUN_QUERIES if of_run else ())):
         click.echo(f"\n-- tracekit query {name}\n{catalog.query(name).sql.rstrip()}", err=err)
 
 
 def _arithmetic(out: Console, analysis: Analysis, causal: Causal) -> None:
-    """Prints each replayed change with its gain and the length that remains."""
+    """Prints each replayed change with its gain and the remaining length."""
     gains, thresholds = causal.gains, analysis.thresholds
     name = printable(analysis.judged.window.name)
     how = "without the profiler" if gains.recorder_ns else "as recorded"

@@ -1,5 +1,5 @@
-"""Comparisons on a terminal: of two runs, also as GitHub's Markdown for a pull request; of a lake's
-runs over time; and of tracekit's numbers with HTA's."""
+"""Prints comparisons: of two runs (also as GitHub Markdown), of a lake's runs over time, and of
+tracekit's numbers with HTA's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tracekit.compare.crosscheck import CheckedFigure, Report, Value
     from tracekit.lake.comparing import History
 
-# Figures in plain words: of the windows that are compared, and of the whole traces.
+# Figures in plain words: of the compared windows, and of the whole traces.
 _FIGURES = {
     "In these windows": {
         "span_ns": "length", "busy_ns": "busy", "compute_ns": "compute",
@@ -44,15 +44,15 @@ _FIGURES = {
         "copied_bytes": "copied",
     },
 }  # fmt: skip
-# Tables of changes: title, which rows, the column of names and that of counts, and the beginnings
-# of the columns of times.
+# Tables of changes: title, rows, the columns of names and counts, and the prefixes of the columns
+# of times.
 _TABLES = (
     ("Kernels, GPU time per step", "kernels", "kernel", "count", ("",)),
     ("Operators, per step", "operators", "operator", "count", ("self_", "gpu_")),
     ("Modules, per step", "modules", "module", "calls", ("host_", "gpu_")),
     ("Parts of the program, per step", "parts", "part", "count", ("host_", "gpu_")),
 )
-# GitHub refuses a longer comment.
+# The maximum length of a comment on GitHub.
 _MOST_CHARACTERS = 65_536
 _NAME_CHARACTERS = 120
 # `$` begins a formula: https://docs.github.com/get-started/writing-on-github.
@@ -64,7 +64,7 @@ _Changes = tuple[str, Sequence[str], list[Sequence[Cell]]]
 
 
 def render(comparison: Diff) -> None:
-    """Prints what changed in one sentence, then waterfall, figures, and what changed most."""
+    """Prints a sentence on what changed, then waterfall, figures, and the largest changes."""
     out = console()
     out.print(Text(headline(comparison), "bold"))
     for side in "ab":
@@ -81,9 +81,9 @@ def render(comparison: Diff) -> None:
 
 
 def headline(comparison: Diff) -> str:
-    """How long b takes, compared with a, and what most of the difference is."""
+    """A sentence on b's length compared with a's, and on the largest part of the difference."""
     if comparison.is_mixed:
-        return "Only one of the runs has GPU ops: what their devices did does not compare"
+        return "Only one of the runs has GPU ops, so their devices cannot be compared"
     changed = [row for row in plain_waterfall(comparison) if row["change_ns"]]
     if not changed or comparison.span is None:
         return comparison.title
@@ -137,7 +137,7 @@ def _changes(comparison: Diff, is_narrow: bool = False) -> Iterator[_Changes]:
     if memory:
         heads = ("change", "bytes a", "bytes b", "allocations a", "allocations b")
         columns = (*(f">{head}" for head in heads), "place")
-        yield f"{comparison.memory_title}, by place", columns, memory
+        yield f"{comparison.memory_title}, by call site", columns, memory
 
 
 def _waterfall(comparison: Diff) -> _Changes:
@@ -150,7 +150,7 @@ def _waterfall(comparison: Diff) -> _Changes:
             cells.append((row["part"], "", duration(row["until_ns"]), Bar(0, until)))
         elif change:
             before = until - change / longest
-            bar = Bar(min(before, until), max(before, until), _colour(change))
+            bar = Bar(min(before, until), max(before, until), _color(change))
             cells.append((row["part"], signed(change), duration(row["until_ns"]), bar))
     return f"From a to b: {rows[0]['window']}", ("", ">change", ">length so far", ""), cells
 
@@ -159,13 +159,13 @@ def _largest(
     title: str, rows: Rows, key: str, count: str, parts: Sequence[str], is_narrow: bool
 ) -> _Changes:
     """Kernels, operators, modules or parts that changed."""
-    known = [
+    kinds = [
         each for each in parts if any(row[f"{side}_{each}ns"] for row in rows for side in "ab")
     ]
-    # Where there is little room, names are worth more than the parts of a time.
-    sums = [known] if is_narrow and len(known) > 1 else [[each] for each in known]
+    # If space is tight, names matter more than the parts of a time.
+    sums = [kinds] if is_narrow and len(kinds) > 1 else [[each] for each in kinds]
     cells: list[Sequence[Cell]] = [
-        (Text(signed(row["change_ns"]), _colour(row["change_ns"])),
+        (Text(signed(row["change_ns"]), _color(row["change_ns"])),
          *(f"{row[f'{side}_{count}']:,.1f}".removesuffix(".0") for side in "ab"),
          *(duration(sum(row[f"{side}_{each}ns"] for each in some))
            for some in sums for side in "ab"),
@@ -181,8 +181,8 @@ def _largest(
     return title, [*(f">{head}" for head in heads), key], cells
 
 
-def _colour(change: int) -> str:
-    """The colour of a part that takes more, or less, in b."""
+def _color(change: int) -> str:
+    """The color of a part that takes more, or less, in b."""
     return "red" if change > 0 else "green"
 
 
@@ -191,12 +191,12 @@ def _doubt(row: dict[str, Any]) -> str:
 
 
 def render_history(history: History) -> None:
-    """Prints a row for each run, the changes, and what changed last."""
+    """Prints a row for each run, the changes, and the last change."""
     out = console()
     marks = {each.run: f"{100 * (each.ratio - 1):+.1f} % from here on" for each in history.changes}
-    known = {name for each in history.runs for name, ns in each.figures.items() if ns is not None}
+    names = {name for run in history.runs for name, ns in run.figures.items() if ns is not None}
     heads = {"busy_ns": ">busy", "host_late_ns": ">host late"}
-    parts = {name: head for name, head in heads.items() if name in known}
+    parts = {name: head for name, head in heads.items() if name in names}
     rows = []
     for each in history.runs:
         began = each.started_ns and datetime.fromtimestamp(each.started_ns / 1e9, UTC)
@@ -222,7 +222,7 @@ def summary(history: History) -> str:
     """One sentence about the changes."""
     count = counted(len(history.runs), "run")
     if history.order == "name":
-        count += ", ordered by name since their traces do not tell the time"
+        count += ", ordered by name since their traces do not record the date"
     if not history.changes:
         return f"{count}: {spread_of(history.spread)}."
     last = history.changes[-1]
@@ -230,13 +230,13 @@ def summary(history: History) -> str:
     return (
         f"{count}: the step became {became} with run {printable(last.run)}, from "
         f"{duration(last.before_ns)} to {duration(last.after_ns)}"
-        f"{'; so few runs cannot tell whether that is noise' if history.are_few else ''}."
+        f"{'; with so few runs, this may be noise' if history.are_few else ''}."
     )
 
 
 def markdown(comparison: Diff, top: int) -> str:
-    """The comparison as https://github.github.com/gfm, at most as long as GitHub takes: with fewer
-    rows where names are long."""
+    """The comparison as https://github.github.com/gfm, within GitHub's length limit: long names
+    mean fewer rows."""
     while True:
         text = "\n".join(_lines(comparison, top)) + "\n"
         if len(text) <= _MOST_CHARACTERS or top == 0:
@@ -254,8 +254,8 @@ def _lines(comparison: Diff, top: int) -> Iterator[str]:
         summary = f"<details><summary>{_escaped(title)}</summary>"
         yield from ("", summary if is_long else f"**{_escaped(title)}**", "")
         heads = columns if is_long else columns[: sum(not isinstance(e, Bar) for e in rows[0])]
-        yield f"| {' | '.join(each.removeprefix('>') for each in heads)} |"
-        yield "|" + "|".join("--:" if each.startswith(">") else "---" for each in heads) + "|"
+        yield f"| {' | '.join(heading.removeprefix('>') for heading in heads)} |"
+        yield "|" + "|".join("--:" if heading.startswith(">") else "---" for heading in heads) + "|"
         for row in rows:
             cells = (_code(e) if isinstance(e, Name) else str(e) for e in row[: len(heads)])
             yield f"| {' | '.join(cells)} |"
@@ -268,7 +268,7 @@ def _lines(comparison: Diff, top: int) -> Iterator[str]:
 
 
 def _code(text: object) -> str:
-    """Text from a trace: in <code>, GitHub links no name and no address."""
+    """Text from a trace, in <code> so that GitHub does not link names and addresses."""
     cut = printable(str(text))
     if len(cut) > _NAME_CHARACTERS:
         cut = cut[: _NAME_CHARACTERS - 1] + "…"
@@ -276,7 +276,7 @@ def _code(text: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    """The text, escaped so that Markdown and HTML see no markup, address or user name in it."""
+    """The text, escaped against Markdown, HTML, links and user names."""
     plain = "".join(f"&#{ord(each)};" if each in _LIVE else each for each in text)
     return " ".join(plain.split())
 
@@ -290,7 +290,7 @@ def render_crosscheck(report: Report) -> None:
     from tracekit.compare.crosscheck import ANALYSES
 
     out = console()
-    out.print(Text(f"HTA {report.hta_version} beside tracekit", "bold"))
+    out.print(Text(f"HTA {report.hta_version} compared with tracekit", "bold"))
     out.print(Text(printable(f"{report.path}: times in microseconds"), "dim"))
     for analysis in ANALYSES:
         figures = [figure for figure in report.figures if figure.analysis == analysis.name]
@@ -321,7 +321,7 @@ def _checked(figure: CheckedFigure) -> Sequence[Cell]:
     name = printable(figure.name.lower().replace(" overlapping ", " + "))
     label = name if figure.unit in ("ns", "count") else f"{name}, {figure.unit}"
     values = (figure.hta, figure.by_hta_rules, figure.tracekit)
-    return [label, *(_cell(each, figure.unit) for each in values), Text(*_AGREES[figure.agrees])]
+    return [label, *(_cell(value, figure.unit) for value in values), Text(*_AGREES[figure.agrees])]
 
 
 def _cell(value: Value, unit: str) -> str:

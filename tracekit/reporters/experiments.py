@@ -1,5 +1,5 @@
-"""Experiments on a terminal: a sweep's points as tables, with maps of what bounds each; a probe's
-predictions beside measurements, and whether the verdict holds."""
+"""Prints experiments: a sweep's points as tables and maps of regimes; a probe's predictions with
+measurements, and whether the verdict holds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from tracekit.experiments.points import Point, Shape, Sweep
-from tracekit.reporters import colours
+from tracekit.reporters import colors
 from tracekit.reporters.terminal import Cell, clipped, console, section, table
 from tracekit.text import counted, duration, percent, printable, share, size
 
@@ -50,7 +50,7 @@ def _points(sweep: Sweep) -> Iterator[_Table]:
     """Tables with one row per point, without empty columns."""
     names = _variants(sweep)
     for title, columns in _OF_POINTS.items():
-        cells = {name: [cell(each) for each in sweep.points] for name, cell in columns.items()}
+        cells = {name: [cell(point) for point in sweep.points] for name, cell in columns.items()}
         filled = {name: own for name, own in cells.items() if {*map(str, own)} - {"", "-"}}
         rows = [
             (*map(_value, _place(point, sweep.axes)), names[point.workload], *row)
@@ -60,7 +60,7 @@ def _points(sweep: Sweep) -> Iterator[_Table]:
 
 
 def _maps(sweep: Sweep) -> Iterator[_Table]:
-    """Maps by size of what bounds the baseline, what is fastest, and each variant's speed-up."""
+    """Maps of the baseline's regime, the fastest variant, and each variant's speed-up by size."""
     base, names = sweep.baseline, _variants(sweep)
     shapes = {_place(shape, sweep.axes): shape for shape in sweep.shapes}
     bounds = {at: _regime(shape.regime) for at, shape in shapes.items()}
@@ -84,9 +84,13 @@ def _map(sweep: Sweep, title: str, rows: Mapping[str, Mapping[_Place, Cell]]) ->
     columns = list(dict.fromkeys(place[-1] for cells in rows.values() for place in cells))
     names = ["variant"] if any(rows) else []
     lines: list[Sequence[Cell]] = [
-        (*[name] * len(names), *map(_value, at), *(cells.get((*at, each), "-") for each in columns))
+        (
+            *[name] * len(names),
+            *map(_value, at),
+            *(cells.get((*at, column), "-") for column in columns),
+        )
         for name, cells in rows.items()
-        for at in dict.fromkeys(each[:-1] for each in cells)
+        for at in dict.fromkeys(cell[:-1] for cell in cells)
     ]
     return title, [*names, *down], [f"{across} {_value(each)}" for each in columns], lines
 
@@ -117,7 +121,7 @@ def _value(value: object) -> str:
 def _regime(regime: str | None) -> Text:
     if regime is None:
         return Text("-")
-    return Text(regime.removesuffix("-bound"), colours.REGIME.get(regime, ""))
+    return Text(regime.removesuffix("-bound"), colors.REGIME.get(regime, ""))
 
 
 def _speedup(point: Point) -> Cell:
@@ -181,8 +185,10 @@ def render_probe(probe: Probe) -> None:
     out.print(_headline(probe))
     host = f"; the host issues it in {duration(probe.host_ns)}" if probe.host_ns else ""
     _about(out, probe, host)
-    section(out, "Experiments (length of a step without the profiler)")
-    out.print(_table("predicted", [row for each in probe.experiments for row in _rows(each)]))
+    section(out, "Experiments (step time without the profiler)")
+    out.print(
+        _table("predicted", [row for experiment in probe.experiments for row in _rows(experiment)])
+    )
     made = [
         f"{each.what}: {f'not run: {each.reason}' if each.reason else each.arithmetic}"
         for each in probe.experiments
@@ -198,23 +204,24 @@ def render_probe(probe: Probe) -> None:
 
 
 def render_advice(probe: AppliedAdvice) -> None:
-    """Prints each remedy that was applied, promised beside measured, and the promises' sources."""
+    """Prints each applied remedy with its promised and measured time, and the promises'
+    sources."""
     out = console()
     out.print(Text(printable(probe.workload), "bold"))
     _about(out, probe)
-    section(out, "Remedies that need no edit (length of a step without the profiler)")
+    section(out, "Remedies that need no code change (step time without the profiler)")
     out.print(_table("promised", [_row(e, duration(e.promised_ns)) for e in probe.advice]))
     sources = []
-    for each in probe.advice:
-        reason = each.reason and f"not run: {each.reason}"
-        sources.append(f"{each.what}: {'; '.join(filter(None, (each.arithmetic, reason)))}")
-    section(out, "Where the promises are from, and what was not run", sources)
+    for remedy in probe.advice:
+        reason = remedy.reason and f"not run: {remedy.reason}"
+        sources.append(f"{remedy.what}: {'; '.join(filter(None, (remedy.arithmetic, reason)))}")
+    section(out, "Sources of the promises, and what was not run", sources)
     out.print(
-        "A promise is the measured step less the share that the fix list says is saved. The list "
-        "is of a run with the profiler, which slows the host."
+        "A promise is the measured step minus the share that the fix list saves. The list "
+        "is for a run with the profiler, which slows the host."
     )
     if probe.others:
-        out.print(Text(printable(f"Also advised, by an edit: {', '.join(probe.others)}.")))
+        out.print(Text(printable(f"Also advised, with a code change: {', '.join(probe.others)}.")))
 
 
 def _about(out: Console, probe: Probe | AppliedAdvice, host: str = "") -> None:
@@ -236,15 +243,15 @@ def _table(expected: str, rows: Iterable[Sequence[Cell]]) -> Table:
 
 
 def _headline(probe: Probe) -> Text:
-    line = Text(probe.regime, f"bold {colours.of(probe.regime)}")
+    line = Text(probe.regime, f"bold {colors.of(probe.regime)}")
     if probe.bottleneck:
         line.append(f", by {probe.bottleneck}", "bold")
-    found, style = {
+    outcome, style = {
         None: ("are inconclusive", "yellow"),
         True: ("agree", "green"),
         False: (f"disagree: {probe.judgement.regime}", "red"),
     }[probe.judgement.agrees]
-    return line.append(f"   the experiments {found}", style)
+    return line.append(f"   the experiments {outcome}", style)
 
 
 def _rows(each: Experiment) -> Iterator[Sequence[Cell]]:

@@ -1,5 +1,5 @@
-"""What a database can be written as for other programs: a trace or a part of one, its flame graph,
-or a workbook of all traces."""
+"""Files for other programs: a trace or a part of it, its flame graph, or a workbook of all
+traces."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _WORKBOOK = ".xlsx"
 
 
 class Exported(Struct, frozen=True):
-    """What was written."""
+    """The size of a written file."""
 
     count: int
     unit: str
-    """What is counted: events, stacks or sheets."""
+    """The unit of `count`: events, stacks or sheets."""
     names: list[str] = []
     """The names of a workbook's sheets."""
 
 
 class Export(Struct, frozen=True):
-    """A file to write: a trace, or the part of it that is chosen; a flame graph in a form of other
-    tools, of the host's time or the device's (`weight`); or, if its name ends in .xlsx, a workbook.
+    """A file to write: a trace or a part of it; a flame graph in another tool's form, of the host's
+    or the device's time (`weight`); or, if its name ends in .xlsx, a workbook.
 
     Raises:
-        TracekitError: when these do not go together.
+        TracekitError: when these options contradict each other.
     """
 
     output: str | Path
@@ -44,14 +44,14 @@ class Export(Struct, frozen=True):
         is_trace = self.form == "trace"
         if self.form not in FORMS or self.weight not in (None, *WEIGHTS):
             raise TracekitError(
-                f"export writes {', '.join(FORMS)}, weighed by {' or '.join(WEIGHTS)}"
+                f"export writes {', '.join(FORMS)}, weighted by {' or '.join(WEIGHTS)}"
             )
         if is_trace and self.weight is not None:
             raise TracekitError("--weight is for a flame graph: --format speedscope or collapsed")
         if not is_trace and not self.part.is_whole:
             raise TracekitError("a part is written as a trace: omit --format")
         if self.is_workbook and not (is_trace and self.part.is_whole):
-            raise TracekitError("a workbook is about whole traces: omit --format and the part")
+            raise TracekitError("a workbook covers whole traces: omit --format and the part")
         if str(self.output).endswith((".csv", ".parquet", ".html")):
             raise TracekitError(
                 f"{self.output}: export writes traces and workbooks; `report` writes .html, "

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tracekit.advice.model import Advice, misses, remedy_of
 from tracekit.evidence.model import forbids_verdicts
-from tracekit.reporters import colours
+from tracekit.reporters import colors
 from tracekit.reporters.parts import (
     ONCE,
     best_of,
@@ -45,9 +45,9 @@ def render(analysis: Analysis) -> None:
     out = console()
     head, parts, end = _head(analysis), _parts(analysis), _doubts(analysis)
     free = LINES - len(head) - len(parts) - len(end) - 1
-    is_snapshot = any(each.code == "memory_snapshot" for each in analysis.trace.health)
-    more = Text(_MORE_OF_MEMORY if is_snapshot else _MORE, "dim")
-    for line in [*head, *parts, *_advice(analysis, free), *end, more]:
+    is_snapshot = any(finding.code == "memory_snapshot" for finding in analysis.trace.health)
+    hint = Text(_MORE_OF_MEMORY if is_snapshot else _MORE, "dim")
+    for line in [*head, *parts, *_advice(analysis, free), *end, hint]:
         # On a narrower terminal, only bars are cut off.
         fits = out.width >= WIDTH or line.plain.endswith("█")
         out.print(line, no_wrap=fits, overflow="ellipsis")
@@ -74,7 +74,7 @@ def _marked(analysis: Analysis) -> str:
 
 def _traced(analysis: Analysis) -> str:
     """The file, what plugins did to it, its devices, the judged window, and the number of events
-    where there is room."""
+    if there is room."""
     trace, window, steps = analysis.trace, analysis.judged.window, len(analysis.steps)
     length = duration(window.span_ns)
     judged = [f"{printable(window.name)} {length}"] if window.span_ns else []
@@ -87,7 +87,9 @@ def _traced(analysis: Analysis) -> str:
         for each in judged
     ]
     rank = [] if trace.rank is None else [f"rank {trace.rank} of {trace.world_size or '?'}"]
-    plugged = [printable(each.message) for each in trace.health if each.code.startswith("plugin_")]
+    plugged = [
+        printable(finding.message) for finding in trace.health if finding.code.startswith("plugin_")
+    ]
     file = ", ".join([PurePath(printable(trace.path)).name, *plugged])
     devices = printable(devices_of(analysis))
     events = counted(trace.events, "event")
@@ -98,7 +100,7 @@ def _traced(analysis: Analysis) -> str:
 def _step(analysis: Analysis) -> str:
     """Which step is judged: the one of median length, unless steps with one-offs are left out."""
     judged_ns = analysis.judged.window.span_ns
-    spans = sorted(each.window.span_ns for each in analysis.steps)
+    spans = sorted(step.window.span_ns for step in analysis.steps)
     if len(spans) == 2:
         return "the longer" if judged_ns == spans[1] else "the shorter"
     middle = spans[(len(spans) - 1) // 2 : len(spans) // 2 + 1]
@@ -125,7 +127,7 @@ def _parts(analysis: Analysis) -> list[Text]:
     for name, kind, ns in rows:
         of = share(ns, window.span_ns)
         line = Text(f"{name:<{_NAME}} {duration(ns):>8} {of:>7}  ")
-        line.append("█" * round(_BAR * ns / window.span_ns), colours.of(kind))
+        line.append("█" * round(_BAR * ns / window.span_ns), colors.of(kind))
         lines.append(line)
     return lines
 
@@ -141,7 +143,7 @@ def _advice(analysis: Analysis, free: int) -> list[Text]:
     once = dict(lists).get(ONCE, [])
     lines: list[Text] = []
     if happened := analysis.happened:
-        lists = [each for each in lists if each[0] != ONCE]
+        lists = [(heading, fixes) for heading, fixes in lists if heading != ONCE]
         best = best_of(analysis.advice)
         if analysis.verdict.regime != UNKNOWN and (
             best is None or happened.share >= (best.share or 0.0)
@@ -160,7 +162,7 @@ def _happened(
     analysis: Analysis, happened: Happened, once: Sequence[Advice], free: int
 ) -> list[Text]:
     """The longest one-offs: what, how much each adds, and when; and what to do against them."""
-    slow = {each.name for each in analysis.one_offs if each.kind == "step"}
+    slow = {one_off.name for one_off in analysis.one_offs if one_off.kind == "step"}
     often = "once" if len(slow) < 2 else f"once, or in {len(slow)} of {len(analysis.steps)} steps"
     heading = f"What happened {often}: {percent(happened.share)} of the trace"
     lines = [Text(), Text(f"{heading:<{_EVENT}} {'adds':>8} {'begins':>9}", "bold")]
@@ -174,8 +176,8 @@ def _happened(
     against = wrap(f"    against it: {titles}", WIDTH, subsequent_indent="    ") if titles else []
     # What happened comes before what to do.
     against = against if _FEWEST + len(against) <= free else []
-    for each in happened.events[:_EVENTS]:
-        name, inside = printable(each.name), printable(each.inside)
+    for event in happened.events[:_EVENTS]:
+        name, inside = printable(event.name), printable(event.inside)
         what, more = ": ".join(filter(None, (name, inside))), []
         if len(what) > _EVENT:
             # The parts inside come longest first: the first ones are named, if one fits.
@@ -186,8 +188,8 @@ def _happened(
         if left_ns <= enough_ns or len(lines) + 1 + len(against) > free:
             break
         # What the device worked through adds nothing.
-        ns = min(each.adds_ns, left_ns)
-        begins = duration(each.begins_ns) if each.begins_ns else "at start"
+        ns = min(event.adds_ns, left_ns)
+        begins = duration(event.begins_ns) if event.begins_ns else "at start"
         lines.append(Text(f"{what:<{_EVENT}} {duration(ns):>8} {begins:>9}"))
         # What to do matters more than what was inside.
         if len(lines) + len(more) + len(against) < free:
@@ -216,7 +218,7 @@ def _changes(
         elif not place:
             most = _ONCE if len(lists) > 1 else _CHANGES
             lines += _listed(_ONE_OFFS, None, once[:most], analysis, left)
-    recurring = [each for heading, advice in lists if heading != ONCE for each in advice]
+    recurring = [fix for heading, advice in lists if heading != ONCE for fix in advice]
     bottleneck, least = analysis.verdict.bottleneck, analysis.thresholds.small_gain
     if recurring and (
         all(misses(each, bottleneck) for each in recurring)
@@ -230,7 +232,7 @@ def _changes(
 def _listed(
     heading: str, of: str | None, advice: Sequence[Advice], analysis: Analysis, free: int
 ) -> list[Text]:
-    """The changes that fit, with what their shares are of; None: they have none."""
+    """The changes that fit, with what their shares are of; None: no denominator."""
     bottleneck = analysis.verdict.bottleneck
     lines = [
         Text(),
@@ -252,7 +254,7 @@ def _listed(
         changes[0] = (changes[0][0][: len(_titled(1, advice[0]))], [])
     # The first changes that save much have their lines before any of them has its details.
     small = analysis.thresholds.small_gain
-    much = sum((each.share or 0.0) >= small for each in advice[:_FIRST])
+    much = sum((fix.share or 0.0) >= small for fix in advice[:_FIRST])
     while len(lines) + sum(len(change) for change, _ in changes[:much]) > free:
         much -= 1
     for number, (change, place) in enumerate(changes, 1):
@@ -278,7 +280,7 @@ def _next(analysis: Analysis, free: int) -> list[Text]:
 
 
 def _place(advice: Advice) -> list[str]:
-    """Its place and detail, on one line or, if that is too long, on a line each."""
+    """Its call site and detail, on one line, or on two if that is too long."""
     where, detail = (printable(each or "").removeprefix(AUTOGRAD) for each in (
         advice.where, advice.detail,
     ))  # fmt: skip
@@ -292,6 +294,6 @@ def _doubts(analysis: Analysis) -> list[Text]:
     doubts = [each.sentence for each in analysis.verdict.lowered_by if not each.stated]
     if not doubts:
         return [Text()]
-    more = f" ({len(doubts) - 1} more)" if len(doubts) > 1 else ""
-    wrapped = wrap(f"Doubtful: {printable(doubts[0])}{more}", WIDTH)
+    others = f" ({len(doubts) - 1} more)" if len(doubts) > 1 else ""
+    wrapped = wrap(f"Doubtful: {printable(doubts[0])}{others}", WIDTH)
     return [Text(), *(Text(each) for each in wrapped)]

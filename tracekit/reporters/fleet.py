@@ -1,4 +1,4 @@
-"""All runs of a lake on a terminal, each line with the command that tells more."""
+"""Prints all runs of a lake, each line with the command for details."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from tracekit.text import counted, duration, percent, printable, quoted
 
 _SHOWN = 8
 _CHANGES = "What changed, and when"
-# What steps mean of which none counts as changed.
+# What the spread of steps means if none counts as a change.
 _NO_CHANGE = {
     "alike": "too little to count as a change",
-    "noise": "no lasting change stands out from how runs vary",
-    "too_few_runs": "so few runs cannot tell a change from noise",
+    "noise": "no lasting change stands out from the variation of runs",
+    "too_few_runs": "too few runs to tell a change from noise",
 }
-# From this ratio on, a length is given as a multiple.
+# Larger ratios are shown as multiples.
 _TIMES = 1.2
 
 
 def render(fleet: Fleet) -> None:
-    """Prints what costs most, and when it came."""
+    """Prints what costs most, and since when."""
     out = console()
     out.print(Text(headline(fleet), "bold"))
     out.print(Text(summary(fleet)))
-    for title, found in findings(fleet).items():
-        if found or title == _CHANGES:
+    for title, section_rows in findings(fleet).items():
+        if section_rows or title == _CHANGES:
             section(out, title)
-        for sentence, command in found[:_SHOWN]:
+        for sentence, command in section_rows[:_SHOWN]:
             out.print(Text(f"- {sentence}\n  {command}"))
-        if not found and title == _CHANGES:
+        if not section_rows and title == _CHANGES:
             out.print(Text(spread_of(fleet.spread)))
     if fleet.causes:
         section(out, "What device time is lost to, over all runs")
@@ -49,14 +49,14 @@ def headline(fleet: Fleet) -> str:
     """The number of runs, and of changes, slow hosts and slow runs among them."""
     changes, hosts, slow = len(fleet.changes), len(fleet.slow_hosts), len(fleet.slow_runs)
     counts = {"change": changes, "slow host": hosts, "slow run": slow}
-    found = [counted(count, name) for name, count in counts.items() if count]
-    if fleet.spread and not found:
-        found = [spread_of(fleet.spread, names=False)]
-    return f"{counted(len(fleet.runs), 'run')}: {', '.join(found)}"
+    counted_names = [counted(count, name) for name, count in counts.items() if count]
+    if fleet.spread and not counted_names:
+        counted_names = [spread_of(fleet.spread, names=False)]
+    return f"{counted(len(fleet.runs), 'run')}: {', '.join(counted_names)}"
 
 
 def spread_of(spread: Spread | None, *, names: bool = True) -> str:
-    """How far apart steps are, and what that means; empty where the step changed."""
+    """A sentence on the spread of steps and what it means; empty if the step changed."""
     if spread is None:
         return ""
     if spread.slowest == spread.fastest:
@@ -73,17 +73,17 @@ def spread_of(spread: Spread | None, *, names: bool = True) -> str:
 def summary(fleet: Fleet) -> str:
     """The ranks, hosts and recorded time of the runs."""
     hosts = f" on {counted(fleet.hosts, 'host')}" if fleet.hosts else ""
-    ordered = "; ordered by name, since traces do not tell the time" * (fleet.order == "name")
+    ordered = "; ordered by name, since traces do not record the date" * (fleet.order == "name")
     return f"{counted(fleet.ranks, 'rank')}{hosts}, {hours(fleet.device_ns)} recorded{ordered}"
 
 
 def findings(fleet: Fleet) -> dict[str, list[tuple[str, str]]]:
     """Changes, slow hosts and slow runs under their headings: a sentence on each, and the command
-    that tells more."""
-    slow = [(_run(each), _see(fleet, each.run)) for each in fleet.slow_runs]
+    for details."""
+    slow = [(_run(run), _see(fleet, run.run)) for run in fleet.slow_runs]
     return {
-        _CHANGES: [(_change(each), _see(fleet, each.run)) for each in fleet.changes],
-        "Slow hosts": [(_host(each), _see(fleet, each.worst_run)) for each in fleet.slow_hosts],
+        _CHANGES: [(_change(change), _see(fleet, change.run)) for change in fleet.changes],
+        "Slow hosts": [(_host(host), _see(fleet, host.worst_run)) for host in fleet.slow_hosts],
         "Runs that were slower than those around them": slow,
     }
 
@@ -104,7 +104,7 @@ def _change(change: FleetChange) -> str:
 
 
 def labels(changed: Mapping[str, Sequence[str | None]]) -> str:
-    """The labels that changed with a run, as a sentence; empty where none did."""
+    """A sentence on the labels that changed with a run; empty if none did."""
     if not changed:
         return ""
     each = ", ".join(f"{name} {old or '-'} -> {new or '-'}" for name, (old, new) in changed.items())

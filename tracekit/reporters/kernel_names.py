@@ -70,11 +70,11 @@ def _mangled(name: str) -> str:
 def _identifier(name: str, at: int) -> tuple[str, int]:
     """The last of the next identifiers in a row, each after its length, and where it ends."""
     own = ""
-    while found := re.compile(r"\d{1,4}" if own else r"(?<=[NZS_IE])[1-9]\d{,3}").search(name, at):
-        if own and found.start() != at:
+    while match := re.compile(r"\d{1,4}" if own else r"(?<=[NZS_IE])[1-9]\d{,3}").search(name, at):
+        if own and match.start() != at:
             break
-        at = found.end() + int(found[0])
-        own = name[found.end() : at]
+        at = match.end() + int(match[0])
+        own = name[match.end() : at]
     return own, at
 
 
@@ -92,22 +92,22 @@ def _named(text: str, depth: int, dropped: re.Pattern[str]) -> str:
     own, arguments = _opened(parts[at])
     if own in _WRAPPERS and arguments:
         # Before what it calls, ck_tile's names the architecture and a number.
-        called = (each for each in arguments if not _TUNING.search(each))
+        called = (argument for argument in arguments if not _TUNING.search(argument))
         return _named(next(called, arguments[0]), depth, dropped)
     if own in _VAGUE and at:
         own = f"{_opened(parts[at - 1])[0]}::{own}"
     if depth <= 1 or lambdas:
         return own
-    named = (_named(each, depth - 1, dropped) for each in arguments)
+    named = (_named(argument, depth - 1, dropped) for argument in arguments)
     telling = dict.fromkeys(each for each in named if not dropped.fullmatch(each))
     return f"{own}<{', '.join(telling)}>" if telling else own
 
 
 def _opened(part: str) -> tuple[str, list[str]]:
     """The identifier of a part of a qualified name, and its template arguments."""
-    found = re.match(r"[\w~# ]+", part)
-    own = found[0].strip().removesuffix(" const") if found else part
-    rest = part[found.end() :] if found else ""
+    match = re.match(r"[\w~# ]+", part)
+    own = match[0].strip().removesuffix(" const") if match else part
+    rest = part[match.end() :] if match else ""
     if not rest.startswith("<"):
         return own, []
     inside = rest[1 : next(_outside(rest), len(rest))]

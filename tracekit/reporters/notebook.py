@@ -1,4 +1,4 @@
-"""Results as Python and notebooks show them: what commands print, in notebooks with a chart."""
+"""Results in Python and notebooks: the commands' output, in notebooks with a chart."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tracekit.replay.whatif import RunWhatIf, WhatIf
 from tracekit.reporters import advise, console, diff, experiments, first_screen, several
 from tracekit.verdict.model import Analysis, RunVerdict
 
-# A screen: `repr` shows at most this many lines.
+# The maximum number of lines in a `repr`.
 _MOST_LINES = 40
 _PRINTERS: dict[type, Callable[[Any], None]] = {
     Analysis: first_screen.render,
@@ -34,11 +34,11 @@ _PRINTERS: dict[type, Callable[[Any], None]] = {
 
 
 def text(result: object) -> str:
-    """The output of the result's command, a screen of it at most."""
+    """The output of the result's command, at most one screen."""
     lines = _printed(_PRINTERS[type(result)], result).split("\n")
     if len(lines) > _MOST_LINES:
-        more = len(lines) - _MOST_LINES + 1
-        lines[_MOST_LINES - 1 :] = [f"... {more} more lines; .as_dict() has everything"]
+        left_out = len(lines) - _MOST_LINES + 1
+        lines[_MOST_LINES - 1 :] = [f"... {left_out} more lines; .as_dict() has everything"]
     return "\n".join(lines)
 
 
@@ -48,7 +48,7 @@ class ReportPage:
 
     html: str = field(repr=False)
     path: str | None
-    """Where it was written; None: nowhere."""
+    """The file that it was written to; None: not written."""
 
     def save(self, path: str | Path) -> None:
         """Writes the page to a file.
@@ -67,7 +67,7 @@ class ReportPage:
 def page_of(
     database: Session, output: str | Path | None, trace: int | None, window: str | None
 ) -> ReportPage:
-    """The page of a trace, of several, or of a sweep; written to `output`, if given."""
+    """The page of a trace, several traces, or a sweep; written to `output`, if given."""
     with needing("reports need", "report"):
         from tracekit.reporters.html import reports
     with temporary_folder() as folder:
@@ -77,7 +77,7 @@ def page_of(
 
 
 def html(result: Any) -> str:
-    """The output of the result's command, and a chart where the extra `report` is installed."""
+    """The output of the result's command, and a chart if the extra `report` is installed."""
     render = console.render if isinstance(result, Analysis) else _PRINTERS[type(result)]
     first, _, rest = _printed(render, result).partition("\n")
     text = f"<pre><b>{escape(first)}</b>\n{escape(rest)}</pre>"
@@ -91,7 +91,7 @@ def _printed(render: Callable[[Any], None], result: object) -> str:
 
 
 def _drawn(result: object) -> str:
-    """The result's chart as SVG; nothing where it has none, or the extra is not installed."""
+    """The result's chart as SVG; empty if it has none, or the extra is not installed."""
     try:
         from tracekit.reporters.html.charts import parts_chart, svg
         from tracekit.reporters.html.diff import waterfall_chart

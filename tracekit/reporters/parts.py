@@ -1,4 +1,4 @@
-"""An analysis in words that several reporters share: its devices, its lengths, its bound."""
+"""Words for an analysis that several reporters share: devices, lengths, and the bound."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rich.text import Text
 
 from tracekit.advice.model import Advice, remedy_of
 from tracekit.evidence.model import Period
-from tracekit.reporters import colours
+from tracekit.reporters import colors
 from tracekit.text import duration
 from tracekit.verdict.model import Analysis, Verdict
 from tracekit.verdict.regime import is_hardly_once, is_partly_once, split_bound
 
 ONCE = "What happened once (its whole time)"
-# What gains leave out of the window.
+# Parts of the window that gains leave out.
 WITHOUT = "what happened once and what the profiler is known to cost"
 THROUGHPUT = "For throughput (time of as many samples; the step itself gets longer)"
 
@@ -38,19 +38,19 @@ _ARCHITECTURES = (
 
 
 def devices_of(analysis: Analysis) -> str:
-    """The names of the trace's devices, with the number of each; or the words that they have no
-    names, or that there are none."""
+    """The names of the trace's devices with their numbers; or a note that they have no names, or
+    that there are none."""
     named = Counter(name for name in analysis.trace.devices if name)
     if named:
         alike = (f"{count} x {name}" if count > 1 else name for name, count in named.items())
         return ", ".join(alike)
     if analysis.gpu:
         kernels = "\n".join(row["name"] for row in analysis.top_kernels)
-        # NVIDIA's newer devices run kernels of older ones; AMD's run only their own.
+        # NVIDIA's newer devices run kernels built for older ones; AMD's run only their own.
         guessed = (each for of, each in _ARCHITECTURES if re.search(of, kernels, re.IGNORECASE))
         newest = next(guessed, None)
         return f"unnamed device{f' (by its kernels, perhaps {newest})' if newest else ''}"
-    if any(each.code == "unread_device" for each in analysis.trace.health):
+    if any(finding.code == "unread_device" for finding in analysis.trace.health):
         return "a device that is not read"
     return "CPU only" if analysis.host else "no device"
 
@@ -61,14 +61,14 @@ def without_profiler(analysis: Analysis) -> str:
     gains, window = analysis.judged.gains, analysis.judged.window
     measured = (analysis.trace.capture or {}).get("unprofiled_step_ns")
     cost_ns = (gains.recorder_ns if gains else None) or 0
-    # The length of a step was measured, that of any other window follows from it.
+    # The step's length was measured; other windows' lengths follow from it.
     is_measured = window.kind == "step" and isinstance(measured, int)
     if is_measured:
         cost_ns = window.span_ns - int(measured or 0)
     length = duration(window.span_ns - cost_ns)
     if cost_ns <= 0 or length == duration(window.span_ns):
         return ""
-    # An estimate of the recorder's cost is the least that it can be.
+    # An estimate of the recorder's cost is a lower bound.
     roughly = "about " if isinstance(measured, int) else "at most "
     return f", {'' if is_measured else roughly}{length} without the profiler"
 
@@ -83,24 +83,24 @@ def without_once(analysis: Analysis) -> str:
 
 
 def lists_of(advice: Sequence[Advice], recurring: str) -> list[tuple[str, list[Advice]]]:
-    """The advice on what recurs, on throughput and on what happened once, each under its heading,
-    in the order of the fix list. Recording less does not change the program, so it is left out."""
-    found: dict[str, list[Advice]] = {}
-    for each in advice:
-        if not is_of_recording(each):
-            heading = ONCE if each.once else recurring
-            if remedy_of(each).is_batch:
+    """The advice on recurring work, throughput and one-offs, each under its heading, in the order
+    of the fix list. Recording less does not change the program, so it is left out."""
+    lists: dict[str, list[Advice]] = {}
+    for fix in advice:
+        if not is_of_recording(fix):
+            heading = ONCE if fix.once else recurring
+            if remedy_of(fix).is_batch:
                 heading = THROUGHPUT
-            found.setdefault(heading, []).append(each)
-    return list(found.items())
+            lists.setdefault(heading, []).append(fix)
+    return list(lists.items())
 
 
 def shares_of(analysis: Analysis) -> str:
-    """The length that shares are of: the window's without the profiler, or its rest where one-offs
-    take much of it."""
+    """The denominator of shares: the window without the profiler, or its rest if one-offs take much
+    of it."""
     gains = analysis.judged.gains
     if gains is None:
-        # Without a device, all of it was replayed.
+        # Without a device, the whole trace was replayed.
         whole_ns = next(w.window.span_ns for w in analysis.windows if w.window.kind == "trace")
         length = duration(analysis.priced_ns or whole_ns)
         slowed = (analysis.trace.capture or {}).get("unprofiled_step_ns")
@@ -113,10 +113,10 @@ def shares_of(analysis: Analysis) -> str:
 
 
 def next_of(analysis: Analysis) -> list[str]:
-    """What was found but is not advised, and what to try next."""
+    """Candidates that are not advised, and what to try next."""
     if not analysis.unsure:
         return analysis.verdict.try_next
-    # Most verdicts are shown without.
+    # Most verdicts do not need this.
     from tracekit.verdict.next_steps import unsure_notes
 
     return [*unsure_notes(analysis.unsure, analysis.verdict), *analysis.verdict.try_next]
@@ -128,26 +128,26 @@ def is_of_recording(advice: Advice) -> bool:
 
 
 def best_of(advice: Sequence[Advice]) -> Advice | None:
-    """The first advice that has a share, which is what would save most."""
-    return next((each for each in advice if each.share is not None), None)
+    """The first advice with a share, which saves most."""
+    return next((fix for fix in advice if fix.share is not None), None)
 
 
 def busy_share(period: Period) -> float | None:
-    """The device's busy time as a fraction of a window; None: it has no device, or no length."""
+    """The device's busy time as a fraction of a window; None: no device, or no length."""
     span = period.window.span_ns
     return period.gpu.busy_ns / span if period.gpu and span else None
 
 
 def bound_text(found: Verdict | Period) -> Text:
-    """The regime of a window in its colour, and its bottleneck."""
+    """The regime of a window in its color, and its bottleneck."""
     regime, by = split_bound(found.regime, found.bottleneck)
-    return Text(regime, colours.of(found.regime)).append(by, "default")
+    return Text(regime, colors.of(found.regime)).append(by, "default")
 
 
 def short_bound(found: Verdict | Period) -> Text:
-    """The same where there is little room, as in `overhead, python`."""
+    """The short form of regime and bottleneck, such as `overhead, python`."""
     regime, by = split_bound(found.regime, found.bottleneck)
     if regime != found.regime:
-        return Text(by.removeprefix(" by "), colours.of(found.regime))
-    text = Text(regime.removesuffix("-bound"), colours.of(found.regime))
+        return Text(by.removeprefix(" by "), colors.of(found.regime))
+    text = Text(regime.removesuffix("-bound"), colors.of(found.regime))
     return text.append(f", {found.bottleneck}", "default") if found.bottleneck else text

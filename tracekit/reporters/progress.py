@@ -19,13 +19,13 @@ from tracekit.trace.remote import is_url
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
-# Shorter work shows no stage.
+# Shorter work does not show a stage.
 _PATIENCE_S = 0.7
 
 
 class WorkBar:
-    """Shows the current work; with `shows` of points or bytes also how many are done of all, and
-    the time left. It is a `LoadProgress`, too."""
+    """Shows the current work; with `shows` (points or bytes), also the completed part and the
+    remaining time. Implements `LoadProgress`, too."""
 
     def __init__(self, shows: str) -> None:
         from rich.console import Console
@@ -35,7 +35,7 @@ class WorkBar:
             *_columns(shows),
             console=Console(stderr=True),
             transient=True,
-            # What is printed meanwhile stays on standard output.
+            # Output printed in the meantime stays on standard output.
             redirect_stdout=False,
             redirect_stderr=False,
         )
@@ -63,7 +63,7 @@ class WorkBar:
                 self.bar.update(self._task, rate=f"{self._events / elapsed:,.0f} events/s")
 
     def finishing(self) -> None:
-        # How long the rest takes is not known.
+        # The remaining time is unknown.
         self.bar.columns = _columns("work")
         self.is_read = True
 
@@ -82,8 +82,8 @@ def _columns(shows: str) -> tuple[str | ProgressColumn, ...]:
 
 
 class StageLine:
-    """Shows the stage on a line of standard error, once the command has run for a while. The line
-    is gone whenever results may be printed."""
+    """Shows the stage on a line of standard error once the command has run for a while. The line is
+    removed before results are printed."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
@@ -141,7 +141,7 @@ def loading_bar(traces: Iterable[str]) -> Iterator[WorkBar | None]:
         bar.at("loading")
         # The loader reports the files that cannot be found.
         with suppress(TracekitError, OSError):
-            local = [each for each in traces if not is_url(each)]
+            local = [trace for trace in traces if not is_url(trace)]
             files = (Path(path) for path in trace_paths(local) if path != "-")
             bar.start(sum(file.stat().st_size for file in files) or None)
         with stages.heard_by(lambda stage: bar.at(stage) if stage and bar.is_read else None):

@@ -1,4 +1,4 @@
-"""Rows of a query as a table, CSV, JSON or Parquet."""
+"""Prints or writes a query's rows as a table, CSV, JSON or Parquet."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def render(
     most: int | None = None,
     timeout_s: float | None = None,
 ) -> int:
-    """Prints the rows of one SELECT, at most `most`, or writes them to `output`; returns how many.
+    """Prints the rows of one SELECT, at most `most`, or writes them to `output`; returns their
+    number.
 
     Without `most`, a table has TABLE_ROWS, and a file of more than FILE_ROWS is refused.
     Prints all columns, or those in `columns`, in that order. Duplicate column names are numbered as
@@ -76,12 +77,13 @@ def render(
     """
     if form == "table" and output is None:
         read = partial(first_rows, database, query, variables, columns, timeout_s=timeout_s)
-        # Columns that were chosen are all printed.
+        # Chosen columns are always printed.
         spare = 0 if columns or units is None else LEFT_OUT
         return _render_table(read, units, most or TABLE_ROWS, spare)
     if form == "table":
         raise TracekitError(
-            "a table is only printed: to write a file with -o, add --format csv, json or parquet"
+            "a table can only be printed: to write a file with -o, add --format csv, json or "
+            "parquet"
         )
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise TracekitError("Parquet is binary: write it to a file with -o, or to a pipe")
@@ -96,7 +98,7 @@ def render(
         count = write(sys.stdout.buffer)
         sys.stdout.flush()
     elif is_device(output):
-        # A path such as /dev/fd/3 may lead to a file.
+        # A path such as /dev/fd/3 may refer to a file.
         require_no_input(output, database.inputs)
         with Path(output).open("wb") as sink:
             count = write(sink)
@@ -121,7 +123,7 @@ def _chosen(relation: duckdb.DuckDBPyRelation, columns: Sequence[str]) -> duckdb
 def _written(
     relation: duckdb.DuckDBPyRelation, form: str, sink: IO[bytes], most: int | None
 ) -> int:
-    """Writes the rows as DuckDB computes them; returns how many."""
+    """Writes the rows while DuckDB computes them; returns their number."""
     kinds = [str(kind) for kind in relation.types]
     values = [
         f"CAST(#{place} AS VARCHAR)" if form == "csv" or _AS_TEXT.search(kind) else f"#{place}"
@@ -138,7 +140,7 @@ def _written(
 
 
 def _copied(rows: ArrowStream, how: str, sink: IO[bytes], has_fractions: bool) -> int:
-    """Writes the rows to `sink` with DuckDB's COPY; returns how many there were.
+    """Writes the rows to `sink` with DuckDB's COPY; returns their number.
 
     COPY runs in a separate connection that sees only these rows, and writes to a pipe.
     """
@@ -163,7 +165,7 @@ def _piped(write: Callable[[str], int]) -> Iterator[tuple[IO[bytes], Future[int]
     """The bytes that `write` writes to its path, while it writes them, and what it returns."""
     with ThreadPoolExecutor(1, "tracekit-rows") as thread:
         if not Path("/dev/fd").exists():
-            # On Windows, no path names a pipe: go through a file.
+            # On Windows, a pipe has no path: go through a file.
             with temporary_folder() as folder:
                 written = thread.submit(write, str(folder / "rows"))
                 written.result()
@@ -184,7 +186,7 @@ def _piped(write: Callable[[str], int]) -> Iterator[tuple[IO[bytes], Future[int]
 
 
 def _on_screen(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines, made safe for a terminal: without control characters."""
+    """The lines without control characters, safe for a terminal."""
     rest = b""
     for part in parts:
         whole, end, rest = (rest + part).rpartition(b"\n")
@@ -206,8 +208,8 @@ def first_rows(
 ) -> _Rows:
     """Column names and at most `most` rows of one SELECT, from row `offset` on, for people to read.
 
-    Numbers and booleans are values, and `with_lists` lists of text; all else is text, as DuckDB
-    writes it, of which `characters` are read. The rows have all columns, or those in `columns`, in
+    Numbers and booleans stay values, and with `with_lists` lists of text stay lists. Everything
+    else is DuckDB's text, cut to `characters`. The rows have all columns, or those in `columns`, in
     that order.
 
     Raises:
@@ -235,21 +237,21 @@ def _render_table(
     read: Callable[..., _Rows], units: Mapping[str, str] | None, most: int, spare: int
 ) -> int:
     names, rows = read(most=most + 1, with_lists=units is not None)
-    found = replace(shown(names, rows[:most], units), spare=spare)
+    readable = replace(shown(names, rows[:most], units), spare=spare)
     out = console(is_wide=True)
-    fitting = found.within(out.width)
+    fitting = readable.within(out.width)
     with out.capture() as printed:
         if fitting is not None:
             out.print(table(fitting.columns, fitting.rows))
         else:
             # One line per value, as in psql.
-            for row in found.rows:
+            for row in readable.rows:
                 lines = (Column(no_wrap=True), Column(overflow="fold"))
-                out.print(table(lines, [*record(found, row), ()]))
-        for note in (fitting or found).notes:
+                out.print(table(lines, [*record(readable, row), ()]))
+        for note in (fitting or readable).notes:
             out.print(Text(printable(note), "dim"))
     show_paged(printed.get())
     if len(rows) > most:
-        more = "--max-rows shows more, --format csv shows all"
-        print(f"only the first {counted(most, 'row')}: {more}", file=sys.stderr)
+        hint = "--max-rows shows more, --format csv shows all"
+        print(f"only the first {counted(most, 'row')}: {hint}", file=sys.stderr)
     return min(len(rows), most)

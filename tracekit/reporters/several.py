@@ -1,4 +1,4 @@
-"""Several verdicts on a terminal, side by side, and the verdict of the run whose ranks they are."""
+"""Prints several verdicts side by side, and the verdict on the run whose ranks they are."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ from tracekit.verdict.run_words import no_verdict, whole
 _SIDE_BY_SIDE = 3
 _FIGURES = ("rank", "window", "busy")
 _SAVINGS, _SIZES = 6, 8
-# The most ranks of a group that are named.
+# The maximum number of ranks to name in a group.
 _RANKS = 4
-# So many rows that say the same are one.
+# The minimum number of equal rows to merge.
 _ALIKE = 4
 _NUMBER = re.compile(r"\d[\d,]*\.?\d*")
 
 
 def render(analyses: Sequence[Analysis], run: RunVerdict | None = None, no_run: str = "") -> None:
-    """Prints several analyses as one table; of the ranks of a run also for whom each waits.
-    `no_run` tells why they have no verdict together."""
+    """Prints several analyses as one table; for a run's ranks, also which rank each waits for.
+
+    `no_run` is the reason why they have no common verdict."""
     out = console()
     for line in no_verdict(no_run, analyses):
         out.print(Text(line))
@@ -47,28 +48,28 @@ def render(analyses: Sequence[Analysis], run: RunVerdict | None = None, no_run: 
 
 
 def titles(analyses: Sequence[Analysis]) -> list[str]:
-    """A short name for each: its workload, or the part of its path that the others lack,
-    and the trace_id where those are not enough."""
+    """A short name for each: its workload, or the distinguishing part of its path, with the
+    trace_id if necessary."""
     from tracekit.trace.paths import stem
 
-    paths = [PurePath(each.trace.path) for each in analyses]
+    paths = [PurePath(analysis.trace.path) for analysis in analyses]
     folders = [list(path.parts[:-1]) for path in paths]
     while all(folders) and len({parts[0] for parts in folders}) == 1:
         folders = [parts[1:] for parts in folders]
     stems = [stem(path.name) for path in paths]
-    found = [
+    names = [
         str((each.trace.capture or {}).get("workload") or "/".join([*parts, name]))
         for each, name, parts in zip(analyses, stems, folders, strict=True)
     ]
-    counts = Counter(found)
+    counts = Counter(names)
     return [
         printable(f"{name} ({each.trace.trace_id})" if counts[name] > 1 else name)
-        for each, name in zip(analyses, found, strict=True)
+        for each, name in zip(analyses, names, strict=True)
     ]
 
 
 def summary(analyses: Sequence[Analysis]) -> str:
-    """One line about all of them: how many are bound by what, and how long their windows are."""
+    """One line about all traces: the number in each regime, and the lengths of their windows."""
     bounds: dict[str, Counter[str]] = {}
     for each in analyses:
         regime, _ = split_bound(each.verdict.regime, each.verdict.bottleneck)
@@ -79,7 +80,7 @@ def summary(analyses: Sequence[Analysis]) -> str:
         of = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
         by = f" by {next(iter(causes))}" if len(causes) == 1 else f" (by {of})"
         regimes.append(f"{causes.total()} {regime}{by if regime != UNKNOWN else ''}")
-    spans = sorted(each.judged.window.span_ns for each in analyses)
+    spans = sorted(analysis.judged.window.span_ns for analysis in analyses)
     least, most = duration(spans[0]), duration(spans[-1])
     lengths = f"windows from {least} to {most}, median {duration(median(spans))}"
     if least == most:
@@ -102,7 +103,7 @@ def _rows(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) ->
     if ranks == {None}:
         del cells["rank"]
     elif len(ranks) == len(analyses) and None not in ranks and out.width < WIDTH:
-        # The rank tells them apart.
+        # The rank distinguishes them.
         del cells["trace"]
     if not waits:
         del cells["waits for"]
@@ -113,15 +114,15 @@ def _rows(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) ->
 
 
 def _grouped(names: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[Sequence[Cell]]:
-    """The rows of ranks. Those that agree to two digits are one: the first, with a count."""
-    own = {names.index(each) for each in ("trace", "rank") if each in names}
+    """The rows of ranks. Rows that agree to two digits are merged: the first, with a count."""
+    own_columns = {names.index(each) for each in ("trace", "rank") if each in names}
     same: dict[tuple[str, ...], list[Sequence[Cell]]] = {}
     for row in rows:
-        others = (str(cell) for place, cell in enumerate(row) if place not in own)
+        others = (str(cell) for place, cell in enumerate(row) if place not in own_columns)
         # Two digits of each number.
         key = tuple(
-            _NUMBER.sub(lambda number: f"{float(number[0].replace(',', '')):.2g}", each)
-            for each in others
+            _NUMBER.sub(lambda number: f"{float(number[0].replace(',', '')):.2g}", other)
+            for other in others
         )
         same.setdefault(key, []).append(row)
     for some in same.values():
@@ -133,7 +134,7 @@ def _grouped(names: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[S
 
 
 def _waits(run: RunVerdict | None) -> dict[int, str]:
-    """For which rank each one waits longest, and how long it waits in all, by trace_id."""
+    """The rank for which each one waits longest, and its total wait, by trace_id."""
     if run is None or run.collectives is None or not run.collectives.waited_ns:
         return {}
     return {
@@ -179,13 +180,13 @@ def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None)
         "step, unprofiled": [_step(a, "unprofiled_step_ns") for a in analyses],
         "step, profiled": [_step(a, "profiled_step_ns") for a in analyses],
     }
-    known = [(name, *cells) for name, cells in rows.items() if {*map(str, cells)} != {"-"}]
+    filled = [(name, *cells) for name, cells in rows.items() if {*map(str, cells)} != {"-"}]
     heads = (Column(title, overflow="fold") for title in titles(analyses))
-    out.print(table([Column(), *heads], known))
+    out.print(table([Column(), *heads], filled))
 
 
 def _doubt(analysis: Analysis) -> str:
-    """What lowers the confidence most."""
+    """The doubt that lowers the confidence most."""
     verdict = analysis.verdict
     is_doubtful = verdict.lowered_by and verdict.confidence not in ("high", "none")
     return verdict.lowered_by[0].sentence if is_doubtful else "-"
@@ -197,7 +198,7 @@ def _step(analysis: Analysis, key: str) -> str:
 
 
 def render_run(run: RunVerdict) -> None:
-    """Prints the verdict of a run."""
+    """Prints the verdict on a run."""
     out = console()
     line = Text(run.headline, "bold")
     if run.step_ns is not None:
@@ -206,7 +207,7 @@ def render_run(run: RunVerdict) -> None:
     if run.why:
         section(out, "Why", run.why)
     if run.unknown:
-        section(out, "What these traces do not tell", run.unknown)
+        section(out, "What these traces do not show", run.unknown)
     if run.savings:
         section(out, f"What would shorten {whole(run)} (all ranks replayed together)")
         _savings(out, run)
@@ -269,7 +270,7 @@ def _collectives(out: Console, run: RunVerdict, done: Collectives) -> None:
 
 
 def _among(row: dict[str, Any], run: RunVerdict) -> str:
-    """The ranks that exchange these messages; of a send, from which to which."""
+    """The ranks that exchange these messages; for a send, its source and destination."""
     ranks, sender = row["ranks"], row["sender"]
     if sender is not None and len(ranks) == 2:
         return f"{sender} to {ranks[ranks[0] == sender]}"

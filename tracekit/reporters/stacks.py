@@ -1,7 +1,7 @@
-"""The flame graph as a file for other tools: speedscope's JSON, or folded stacks.
+"""Writes the flame graph for other tools: speedscope's JSON, or folded stacks.
 
-Both have the frames of the question `flame_graph`, and so the same sums. Frames that it leaves out
-count as their callers' own time.
+Both have the frames of the question `flame_graph`, and thus the same sums. Frames that it leaves
+out count as their callers' own time.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tracekit.errors import TracekitError
 from tracekit.files import is_standard_output, written_whole
 from tracekit.text import printable
 
-# flamegraph.pl would read a number behind a frame's last space as a second count.
+# flamegraph.pl would read a number after a frame's last space as a second count.
 _COUNT_BEHIND = re.compile(r"\s+(?=\d+(?:\.\d*)?$)")
 
-# A call path, as frames from the thread inwards, and the nanoseconds spent in its last frame alone.
+# A call path (frames from the thread inwards), and the nanoseconds in its last frame alone.
 Stack = tuple[tuple[str, ...], int]
 
 
 def write(
     database: Session, form: str, output: str, weight: str = "host", trace: int | None = None
 ) -> int:
-    """Writes the flame graph of one trace; returns how many stacks it has.
+    """Writes the flame graph of one trace; returns its number of stacks.
 
     speedscope's format: https://github.com/jlfwong/speedscope/wiki/Importing-from-custom-sources.
     Folded stacks, one a line with its nanoseconds: https://www.brendangregg.com/flamegraphs.html.
@@ -44,7 +44,7 @@ def write(
         raise TracekitError(f"{database.name}: a flame graph needs {what}, and the trace has none")
     if form == "speedscope":
         launched_ns = {row["name"]: row["gpu_ns"] for row in rows if row["parent"] is None}
-        # The thread that a reader looks for comes up first: the one with most of the GPU's work.
+        # The most interesting thread comes first: the one with most GPU work.
         first = max(threads, key=lambda name: (launched_ns[name], len(threads[name])))
         text = _speedscope(threads, database.name, first)
     else:
@@ -73,10 +73,10 @@ def stacks(rows: list[dict[str, Any]], weight: str) -> dict[str, list[Stack]]:
     inside: dict[Any, list[dict[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: (row[f"{weight}_from_ns"], row["name"])):
         inside.setdefault(row["parent"], []).append(row)
-    found: dict[str, list[Stack]] = {}
+    by_thread: dict[str, list[Stack]] = {}
     for thread in inside.get(None, []):
-        of_thread = found.setdefault(thread["name"], [])
-        # Stacks are as deep as the program's: no recursion.
+        of_thread = by_thread.setdefault(thread["name"], [])
+        # Not recursive: stacks may be as deep as the program's.
         waiting: list[Any] = [((thread["name"],), thread["node"], thread[column])]
         while waiting:
             path, node, time_ns = waiting.pop()
@@ -86,7 +86,7 @@ def stacks(rows: list[dict[str, Any]], weight: str) -> dict[str, list[Stack]]:
                 of_thread.append((path, own_ns))
             for frame, each_ns in reversed(list(zip(frames, times, strict=True))):
                 waiting.append(((*path, frame["name"]), frame["node"], each_ns))
-    return found
+    return by_thread
 
 
 def _within(times: list[int], most: int) -> list[int]:
@@ -101,9 +101,11 @@ def _within(times: list[int], most: int) -> list[int]:
 def _speedscope(threads: Mapping[str, list[Stack]], name: str, first: str) -> Iterator[str]:
     frames: dict[str, int] = {}
     profiles = []
-    for thread, found in threads.items():
-        samples = [[frames.setdefault(each, len(frames)) for each in path] for path, _ in found]
-        weights = [weight for _, weight in found]
+    for thread, thread_stacks in threads.items():
+        samples = [
+            [frames.setdefault(each, len(frames)) for each in path] for path, _ in thread_stacks
+        ]
+        weights = [weight for _, weight in thread_stacks]
         profiles.append({
             "type": "sampled", "name": printable(thread), "unit": "nanoseconds",
             "startValue": 0, "endValue": sum(weights), "samples": samples, "weights": weights,
@@ -113,7 +115,7 @@ def _speedscope(threads: Mapping[str, list[Stack]], name: str, first: str) -> It
         "name": printable(name),
         "exporter": "tracekit",
         "activeProfileIndex": list(threads).index(first),
-        "shared": {"frames": [{"name": printable(each)} for each in frames]},
+        "shared": {"frames": [{"name": printable(frame)} for frame in frames]},
         "profiles": profiles,
     }
     yield from json.JSONEncoder().iterencode(file)

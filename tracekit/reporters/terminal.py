@@ -1,4 +1,4 @@
-"""The terminal: its width, its pager, and how reports print headings and tables."""
+"""Terminal output: width, pager, headings and tables."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from rich.table import Column, Table
 
 WIDTH = 100
-# A name in a table takes at most this much, and is cut to this where there is less room.
+# The maximum width of a name in a table, and its minimum width if space is tight.
 _LONGEST_NAME, _SHORTEST_NAME = 110, 12
 _LONGEST_BAR = 30
-# The beginning of the names that autograd gives its functions.
+# The prefix of names of autograd functions.
 AUTOGRAD = "autograd::engine::evaluate_function: "
-# Paths, lines of the program and paths of modules: these differ at the end, so the end is shown.
+# Paths, program lines and module paths differ at their end, so the end is shown.
 _PLACE = re.compile(r"\.py\b|^[^<(]*/")
 
 
@@ -37,7 +37,7 @@ class _Console(Console):
 
 
 def console(is_wide: bool = False) -> Console:
-    """Standard output: colours and styles only on a terminal, none with NO_COLOR; no markup.
+    """Standard output: colors and styles only on a terminal, none with NO_COLOR; no markup.
 
     It is at most 100 columns wide, or with `is_wide` as wide as the terminal. Without a terminal,
     COLUMNS says how wide; otherwise it is 100.
@@ -62,14 +62,14 @@ def clipped(text: str, width: int) -> str:
 
 
 def clipped_start(text: str, width: int) -> str:
-    """The same, cut at its start: what tells paths apart stands at their end."""
+    """The text cut at its start, since paths differ at their end."""
     text = printable(text)
     return text if len(text) <= width else "..." + text[3 - width :]
 
 
 def fitted(name: str, width: int) -> str:
-    """A name cut to `width`: a path or a line of the program keeps its end, the name of a kernel or
-    an operator its beginning."""
+    """A name cut to `width`: paths and program lines keep their end, kernels' and operators' names
+    their start."""
     name = printable(name)
     if len(name) > width:
         name = name.removeprefix(AUTOGRAD)
@@ -77,7 +77,7 @@ def fitted(name: str, width: int) -> str:
 
 
 class Name:
-    """A name in a cell of a table: it takes the width that the other columns leave."""
+    """A name in a table cell, which takes the width left by other columns."""
 
     def __init__(self, name: str, fit: Callable[[str, int], str] = fitted) -> None:
         self.name, self.fit = name, fit
@@ -120,8 +120,8 @@ def section(out: Console, title: str, sentences: Iterable[str] = ()) -> None:
 
 
 def table(columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]] = ()) -> Table:
-    """A table without lines. A column is its heading, after > if it has figures: those stand on the
-    right and are never cut. Where no column has a heading, the table has none."""
+    """A table without lines. A column is given by its heading, prefixed with > for numbers, which
+    are right-aligned and never cut. If all headings are empty, the table has none."""
     from rich.table import Column, Table
 
     def column(head: str) -> Column:
@@ -130,16 +130,16 @@ def table(columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]] = ()) 
 
     made = [column(each) if isinstance(each, str) else each for each in columns]
     is_headed = any(str(each.header) for each in made)
-    found = Table(*made, box=None, show_header=is_headed, pad_edge=False, padding=(0, 2, 0, 0))
+    grid = Table(*made, box=None, show_header=is_headed, pad_edge=False, padding=(0, 2, 0, 0))
     for row in rows:
-        found.add_row(*row)
-    return found
+        grid.add_row(*row)
+    return grid
 
 
 def show_paged(text: str) -> None:
     """Prints `text`; through the pager if standard output is a terminal and it does not fit.
 
-    The pager is TRACEKIT_PAGER, else PAGER, else `less -FRX`. Empty: none.
+    The pager is TRACEKIT_PAGER, else PAGER, else `less -FRX`. An empty value means no pager.
     """
     pager = os.environ.get("TRACEKIT_PAGER", os.environ.get("PAGER", "less")).strip()
     is_long = text.count("\n") >= shutil.get_terminal_size().lines

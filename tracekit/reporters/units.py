@@ -1,4 +1,4 @@
-"""Rows of a named question for people: times, sizes and shares in units that read well."""
+"""Rows of a named question for people: times, sizes and shares in readable units."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from tracekit.reporters.kernel_names import short_name
 from tracekit.reporters.terminal import Cell, Name, clipped, clipped_start
 from tracekit.text import SIZES, TIMES, figure_of, printable
 
-# The scales by which a column's numbers are shown, by the column's unit.
+# The scales of a column's numbers, by the column's unit.
 _SCALES = {
     "ns": TIMES,
     "bytes": SIZES,
     "bytes per second": tuple((f"{unit}/s", power) for unit, power in SIZES),
 }
-# Instants on the trace's clock: one copies them into other questions.
+# Instants on the trace's clock are not scaled, since users copy them into other questions.
 INSTANT = re.compile(r"(^|_)(start|end|at|from|base_time)_ns$")
 SUFFIX = re.compile(r"_(ns|bytes|bytes_per_s)$")
-# The number of digits with which the median of a column is shown.
+# The number of digits of a column's median.
 _DIGITS = 4
-# Up to this, every whole number is a float.
+# Up to this, floats represent every integer.
 _EXACT = 2.0**53
 # Text that is wrapped instead of cut.
 _SENTENCES = {"message"}
-# Names in a list are cut to this.
+# The maximum length of names in a list.
 _LISTED = 40
-# A column whose unit stands in another column of the row.
+# The unit of a column whose rows give their unit in another column.
 _OF_METRIC = "the metric's unit"
 
 
@@ -53,14 +53,14 @@ class ReadableTable(Struct, frozen=True):
     columns: list[Column]
     rows: list[list[Cell]]
     shared: list[str]
-    """The values that all rows share, which have no columns."""
+    """The values that all rows share, shown without columns."""
     spare: int = 0
-    """How many columns may be left out."""
+    """The maximum number of columns to leave out."""
     left_out: Sequence[str] = ()
 
     @property
     def notes(self) -> list[str]:
-        """What the table does not show, for the lines below it."""
+        """The lines below the table, on what it does not show."""
         notes = {
             "In all rows": self.shared,
             "Left out at this width (--columns chooses)": self.left_out,
@@ -68,34 +68,34 @@ class ReadableTable(Struct, frozen=True):
         return [f"{says}: {', '.join(columns)}" for says, columns in notes.items() if columns]
 
     def within(self, width: int) -> ReadableTable | None:
-        """The table at a width, long text cut and a few columns left out if need be; None: it does
-        not fit."""
+        """The table at a width, with long text cut and a few columns left out if necessary; None:
+        it does not fit."""
         if self._cut_to(width):
             return self
-        found = self._folded()
-        while not found._cut_to(width):
-            heads, texts = [_plain(each) for each in found.columns], found._texts()
+        folded = self._folded()
+        while not folded._cut_to(width):
+            heads, texts = [_plain(column) for column in folded.columns], folded._texts()
             if not self.spare or len(heads) < 3:
                 return None
             alike = [at for at, cells in enumerate(texts) if len(cells) > 1 == len({*cells})]
             minor = [at for at, head in enumerate(heads) if _MINOR.match(head)]
             at = (alike or minor or range(len(heads)))[-1]
             if alike:
-                found.shared.append(f"{heads[at]} {texts[at][0] or '-'}")
-            elif len(found.left_out) < self.spare:
-                found = replace(found, left_out=[heads[at], *found.left_out])
+                folded.shared.append(f"{heads[at]} {texts[at][0] or '-'}")
+            elif len(folded.left_out) < self.spare:
+                folded = replace(folded, left_out=[heads[at], *folded.left_out])
             else:
                 return None
-            found = replace(
-                found,
-                columns=[each for place, each in enumerate(found.columns) if place != at],
-                rows=[row[:at] + row[at + 1 :] for row in found.rows],
+            folded = replace(
+                folded,
+                columns=[each for place, each in enumerate(folded.columns) if place != at],
+                rows=[row[:at] + row[at + 1 :] for row in folded.rows],
             )
-        return found
+        return folded
 
     def _cut_to(self, width: int) -> bool:
-        """Divides the width that other columns leave among the columns of long text; the first gets
-        twice as much as each other one. Returns whether that is enough."""
+        """Divides the remaining width among the columns of long text; the first gets twice as much
+        as each of the others. Returns whether that is enough."""
         widths = [
             max([max(map(cell_len, str(column.header).split("\n"))), *map(cell_len, cells)])
             for column, cells in zip(self.columns, self._texts(), strict=True)
@@ -117,7 +117,7 @@ class ReadableTable(Struct, frozen=True):
         return free >= 0
 
     def _folded(self) -> ReadableTable:
-        """The table with headings on several lines, where they are longer than the cells below."""
+        """The table with wrapped headings if they are longer than the cells below."""
         columns = []
         for column, cells in zip(self.columns, self._texts(), strict=True):
             head = _folded(str(column.header), max([_HEAD, *map(cell_len, cells)]))
@@ -135,7 +135,7 @@ def _plain(column: Column) -> str:
 
 
 def record(found: ReadableTable, row: Sequence[Cell]) -> list[tuple[Text, Cell]]:
-    """One row as lines: a heading and its value, whole."""
+    """One row as lines, each a heading and its full value."""
     return [
         (Text(_plain(column), "bold"), Text(printable(cell)) if isinstance(cell, Name) else cell)
         for column, cell in zip(found.columns, row, strict=True)
@@ -146,7 +146,7 @@ def shown(
     names: Sequence[str], rows: Sequence[Sequence[Any]], units: Mapping[str, str] | None
 ) -> ReadableTable:
     """The rows as a table. With the units of a question's columns, numbers are scaled to a readable
-    unit, which the heading names, and an id that all rows share becomes a note."""
+    unit in the heading, and an id shared by all rows becomes a note."""
     columns, cells, common = [], [], []
     metrics = next((at for at, name in enumerate(names) if name == "metric"), None)
     for place, name in enumerate(names):
@@ -155,18 +155,18 @@ def shown(
         if unit == "id" and len(rows) > 1 and len(set(values)) == 1:
             common.append(f"{name} {_id(values[0]) or 'NULL'}")
             continue
-        known = [each for each in values if each is not None]
-        is_number = all(isinstance(each, int | float | Decimal) for each in known)
+        present = [value for value in values if value is not None]
+        is_number = all(isinstance(each, int | float | Decimal) for each in present)
         head = name
-        made: list[Cell] = [Text(plain_cell(each)) for each in values]
+        made: list[Cell] = [Text(plain_cell(value)) for value in values]
         if is_number and unit == _OF_METRIC and metrics is not None:
             made = [Text(figure_of(row[place], str(row[metrics]))) for row in rows]
         elif is_number:
-            head, made = _figures(name, values, known, unit) or (name, made)
+            head, made = _figures(name, values, present, unit) or (name, made)
         elif name in _SENTENCES:
-            made = [Text(printable(each)) for each in values]
+            made = [Text(printable(value)) for value in values]
         elif units is not None:
-            made = [_named(each) for each in values]
+            made = [_named(value) for value in values]
         columns.append(Column(
             Text(printable(head), "bold"), justify="right" if is_number else "left",
             no_wrap=units is None or is_number,
@@ -197,14 +197,14 @@ def _folded(head: str, width: int) -> str:
 def _figures(
     name: str, values: Sequence[Any], known: Sequence[Any], unit: str
 ) -> tuple[str, list[Cell]] | None:
-    """The heading of a column of numbers and its cells; None: they stay as they are."""
+    """The heading and cells of a scaled column of numbers; None: the column is not scaled."""
     if unit == "id":
-        return name, [Text(_id(each)) for each in values]
+        return name, [Text(_id(value)) for value in values]
     if unit.startswith("fraction of"):
-        return f"{name} (%)", [Text(_fixed(each, -2, 1)) for each in values]
+        return f"{name} (%)", [Text(_fixed(value, -2, 1)) for value in values]
     if unit in _SCALES and not INSTANT.search(name):
         short, power, decimals = _scale(known, unit)
-        made: list[Cell] = [Text(_fixed(each, power, decimals)) for each in values]
+        made: list[Cell] = [Text(_fixed(value, power, decimals)) for value in values]
         return f"{SUFFIX.sub('', name)} ({short})", made
     return None
 
@@ -225,10 +225,10 @@ def plain_cell(value: Any) -> str:
 
 def _scale(values: Sequence[Any], unit: str) -> tuple[str, int, int]:
     """The unit in which the median is at least 1, its power of ten, and the decimals to show."""
-    sizes = [abs(each) for each in values if each]
+    sizes = [abs(value) for value in values if value]
     usual = median_high(sizes) if sizes else 0
     scales = _SCALES[unit]
-    short, power = next((each for each in scales if usual >= 10 ** each[1]), scales[-1])
+    short, power = next((scale for scale in scales if usual >= 10 ** scale[1]), scales[-1])
     whole = len(str(int(usual))) - power
     return short, power, min(power, max(0, _DIGITS - whole))
 

@@ -1,5 +1,4 @@
-"""A workbook of Excel: the verdicts on traces, what to change, and the answers of questions, one
-sheet each."""
+"""An Excel workbook with one sheet each for verdicts, advice, and answers to questions."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from tracekit.verdict.regime import bound_by
 from tracekit.verdicts import verdict_together, verdicts
 from tracekit.version import __version__
 
-# Sheets with the answers of questions.
+# Sheets with answers to questions.
 _QUESTIONS = {
     "Top kernels": "top_kernels",
     "Operators": "top_cpu_ops",
@@ -36,18 +35,18 @@ _ROWS = 1_000
 # https://support.microsoft.com/office/excel-specifications-and-limits: characters in a cell.
 _CHARACTERS = 32_000
 _WIDEST = 70
-# Units of a workbook: the word in a heading, and by how much the number is divided.
+# A workbook's units: the word in a heading, and the divisor.
 _UNITS = {"ns": ("ms", 1e6), "bytes": ("MB", 1e6)}
-# How the numbers of a column look, by the unit or the word at the end of its heading.
+# Number formats of columns, by the unit or word at the end of the heading.
 _LOOKS = {"(ms": "#,##0.000", "(MB": "#,##0.000", "(%)": "0.0%", "_id": "0", "rank": "0"}
 
 
-# The rows of a sheet: values by heading, numbers in the headings' units.
+# The rows of a sheet: values by heading, in the headings' units.
 _Rows = Sequence[Mapping[str, Any]]
 
 
 def write(database: Session, output: str) -> list[str]:
-    """Writes the workbook of all traces of a database; returns the names of its sheets.
+    """Writes the workbook of all traces in a database; returns the names of its sheets.
 
     Raises:
         TracekitError: when the file cannot be written.
@@ -56,11 +55,11 @@ def write(database: Session, output: str) -> list[str]:
         analyses, run, _ = verdict_together(database, verdicts(database))
         sheets = {name: rows for name, rows in _sheets(database, analyses, run).items() if rows}
     options = {
-        # Text of a trace is text, whatever it begins with.
+        # Text from a trace stays text, whatever its first character.
         "strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False,
         "nan_inf_to_errors": True, "in_memory": True,
     }  # fmt: skip
-    # XlsxWriter leaves its own files, and an unclosed one, where a disk is full.
+    # XlsxWriter leaves temporary files, and an open one, if the disk is full.
     written = io.BytesIO()
     with xlsxwriter.Workbook(written, options) as book:
         book.set_properties({"comments": f"tracekit {__version__}"})
@@ -118,8 +117,8 @@ def _sheets(
 
 
 def _cell(name: str, value: Any, begin_ns: int) -> tuple[str, Any]:
-    """A value under its heading: times and sizes in the units of a workbook, which the heading
-    names; instants count from their trace's start."""
+    """A value with its heading: times and sizes in the workbook's units, given in the heading;
+    instants are relative to their trace's start."""
     unit, scale = _UNITS.get(name.rpartition("_")[2], ("", 1))
     if not unit:
         return name, value
@@ -131,8 +130,8 @@ def _cell(name: str, value: Any, begin_ns: int) -> tuple[str, Any]:
 
 def _verdict(analyses: Sequence[Analysis]) -> _Rows:
     rows: list[tuple[int | None, str, Any]] = []
-    for each in analyses:
-        verdict, trace = each.verdict, each.trace
+    for analysis in analyses:
+        verdict, trace = analysis.verdict, analysis.trace
         facts = [
             ("verdict", verdict.headline),
             ("bound", bound_by(verdict.regime, verdict.bottleneck)),
@@ -140,10 +139,10 @@ def _verdict(analyses: Sequence[Analysis]) -> _Rows:
             *(("why", why) for why in verdict.why),
             *(("doubtful", doubt) for doubt in verdict.doubts),
             ("file", trace.path),
-            ("devices", devices_of(each)),
+            ("devices", devices_of(analysis)),
             ("events", trace.events),
-            ("window", each.judged.window.name),
-            ("length of the window (ms)", each.judged.window.span_ns / 1e6),
+            ("window", analysis.judged.window.name),
+            ("length of the window (ms)", analysis.judged.window.span_ns / 1e6),
         ]
         rows += [(trace.trace_id, *pair) for pair in facts]
     rows += [
@@ -155,26 +154,27 @@ def _verdict(analyses: Sequence[Analysis]) -> _Rows:
 
 def _parts(analyses: Sequence[Analysis]) -> _Rows:
     return [
-        {"trace_id": each.trace.trace_id, "part of the window": part.name, "time_ns": part.dur_ns,
-         "share of the window (%)": part.dur_ns / each.judged.window.span_ns}
-        for each in analyses
-        for part in each.parts
-        if each.judged.window.span_ns
+        {"trace_id": analysis.trace.trace_id, "part of the window": part.name,
+         "time_ns": part.dur_ns,
+         "share of the window (%)": part.dur_ns / analysis.judged.window.span_ns}
+        for analysis in analyses
+        for part in analysis.parts
+        if analysis.judged.window.span_ns
     ]  # fmt: skip
 
 
 def _advice(analyses: Sequence[Analysis]) -> _Rows:
     return [
         {
-            "trace_id": each.trace.trace_id, "change": advice.title, "place": advice.where,
+            "trace_id": analysis.trace.trace_id, "change": advice.title, "place": advice.where,
             "detail": advice.detail, "saves_ns": advice.saves_ns,
             "share of the window (%)": advice.share,
             "how often": "once" if advice.once else "each step", "effort": advice.effort,
             "needs": advice.needs, "doubtful": " ".join(advice.doubts),
             "tracekit advise --how": advice.remedy,
         }
-        for each in analyses
-        for advice in each.advice
+        for analysis in analyses
+        for advice in analysis.advice
         if not is_of_recording(advice)
     ]  # fmt: skip
 
@@ -182,12 +182,12 @@ def _advice(analyses: Sequence[Analysis]) -> _Rows:
 def _one_offs(analyses: Sequence[Analysis]) -> _Rows:
     return [
         {
-            "trace_id": each.trace.trace_id, "event": once.name, "kind": once.kind,
+            "trace_id": analysis.trace.trace_id, "event": once.name, "kind": once.kind,
             "cause": once.cause, "side": once.side, "start_ns": once.start_ns,
             "duration_ns": once.dur_ns, "beyond the usual_ns": once.excess_ns, "place": once.place,
         }
-        for each in analyses
-        for once in each.one_offs
+        for analysis in analyses
+        for once in analysis.one_offs
     ]  # fmt: skip
 
 
@@ -213,8 +213,10 @@ def _ranks(analyses: Sequence[Analysis], run: RunVerdict | None) -> _Rows:
 
 def _answer(database: Session, question: str) -> _Rows:
     described = catalog.query(question)
-    limit = {"top": _ROWS} if any(each.name == "top" for each in described.parameters) else {}
-    shares = {each.name for each in described.columns if each.unit.startswith("fraction of")}
+    limit = (
+        {"top": _ROWS} if any(parameter.name == "top" for parameter in described.parameters) else {}
+    )
+    shares = {column.name for column in described.columns if column.unit.startswith("fraction of")}
     return [
         {f"{name} (%)" if name in shares else name: value for name, value in row.items()}
         for row in database.ask(question, **limit)[:_ROWS]

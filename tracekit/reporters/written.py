@@ -19,11 +19,11 @@ class Output(Struct, frozen=True):
     path: str
     """Its path or URL; -: standard output."""
     bytes: int | None
-    """Its size (bytes); null: it is not a file of this machine."""
+    """Its size (bytes); null: it is not a file on this machine."""
     count: int | None = None
-    """How many of `unit` it holds, or were put into it (count); null: they are not counted."""
+    """How many of `unit` it contains, or were added to it (count); null: not counted."""
     unit: str | None = None
-    """What is counted, such as events, traces, stacks or files."""
+    """The unit of `count`, such as events, traces, stacks or files."""
 
 
 class Outputs(Record, frozen=True):
@@ -36,7 +36,7 @@ class Outputs(Record, frozen=True):
 
 
 class CommandResult(Struct):
-    """What a command did: its outputs, lines for people, and its exit status."""
+    """The result of a command: its outputs, lines for people, and its exit status."""
 
     outputs: list[Output] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -45,22 +45,22 @@ class CommandResult(Struct):
     def add(
         self, path: str | Path, count: int | None = None, unit: str | None = None, *, says: str = ""
     ) -> CommandResult:
-        """Adds a file that the command wrote, and a line that says what is in it."""
+        """Adds a file that the command wrote, and a line on its content."""
         self.outputs.append(output(path, count, unit))
         self.lines.append(f"{path}: {says or counted(count or 0, str(unit)[:-1])}")
         return self
 
 
 def output(path: str | Path, count: int | None = None, unit: str | None = None) -> Output:
-    """The file or folder that is at a path now."""
+    """The file or folder at a path."""
     file = Path(path)
     is_file = str(path) != "-" and file.is_file()
     return Output(shown(path), file.stat().st_size if is_file else None, count, unit)
 
 
 def print_outputs(written: CommandResult, as_json: bool) -> int:
-    """Prints what a command did; returns its exit status. If an output is standard output, this
-    prints to standard error."""
+    """Prints the result of a command and returns its exit status. If an output is standard output,
+    this prints to standard error."""
     lines = [printable(shown(each)) for each in written.lines]
     if as_json:
         lines = [json.dumps(Outputs(written.outputs).as_dict())]

@@ -1,7 +1,7 @@
-"""The events that `tracekit annotate` puts before a trace's own, and that a load leaves out.
+"""The block of events that `tracekit annotate` adds to a trace, and that a load skips.
 
-The block is the first thing in `traceEvents`. Its first event says how many bytes follow it, so
-that what is behind it is the original text, byte for byte.
+The block comes first in `traceEvents`. Its first event gives the block's length, so the original
+text after it is preserved byte for byte.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-# Annotations appear under this process. Profilers use the system's numbers, far below it.
+# The process id of annotations, far above the system's process ids.
 PID = 2_000_000_000
 _DIGITS = 12
 _HEAD = (
@@ -23,12 +23,12 @@ HEAD_BYTES = len(_HEAD % (PID, b"0" * _DIGITS))
 
 
 def block(events: Iterable[bytes]) -> bytes:
-    """The block with these events, each a JSON object. An event of the trace has to follow."""
+    """The block with these events, each a JSON object. One of the trace's events must follow it."""
     text = b"".join(event + b",\n" for event in events)
     return _HEAD % (PID, b"%0*d" % (_DIGITS, len(text))) + text
 
 
 def block_bytes(text: bytes | bytearray) -> int:
-    """The length of the block at the front of the text behind `[`; 0 where there is none."""
-    found = _FIRST.match(text)
-    return 0 if found is None else found.end() + int(found[1])
+    """The length of the block at the start of the text after `[`; 0 if there is no block."""
+    match = _FIRST.match(text)
+    return 0 if match is None else match.end() + int(match[1])

@@ -1,9 +1,9 @@
-"""Files beside a trace that describe its graphs: traces of their capture, and annotations of their
-nodes by the program (torch.cuda.graph_annotations).
+"""Files next to a trace that describe its graphs: traces of their capture, and the program's
+annotations of their nodes (torch.cuda.graph_annotations).
 
-vLLM and SGLang write the former to a folder `capture_traces`. By PyTorch's convention the latter
-are called `kernel_annotations_rank0_...` and lie in the trace's folder or the one above. Files with
-the trace's name and `.annotations` appended count too.
+vLLM and SGLang write capture traces to a folder `capture_traces`. PyTorch's convention for
+annotations is `kernel_annotations_rank0_...`, in the trace's folder or its parent. Files named like
+the trace with `.annotations` appended count, too.
 https://docs.pytorch.org/tutorials/advanced/cuda_graph_annotations_tutorial.html
 """
 
@@ -25,20 +25,20 @@ from tracekit.trace.source import open_streams
 from tracekit.trace.unpacking import ANNOTATIONS
 
 CAPTURES = "capture_traces"
-# The first of `filename:line:function`, one a line.
+# The first of the lines `filename:line:function`.
 _STACK = re.compile(r"[^\n]*(\.py|>):\d+:")
 
 
 def is_of_capture(path: str) -> bool:
-    """Whether a trace is of the capture of graphs, by its folder."""
+    """Whether a trace records graph captures, judging by its folder."""
     return PurePath(path).parent.name == CAPTURES
 
 
 class Beside:
-    """The files beside traces: those of the trace's rank, if their names have ranks. Lists a folder
-    once.
+    """The files next to traces; only those of the trace's rank, if their names have ranks. Lists
+    each folder once.
 
-    With `within`, only files in these folders are there at all, after links are followed.
+    With `within`, ignores files outside these folders, after following links.
     """
 
     def __init__(self, within: Iterable[str] | None = None) -> None:
@@ -46,12 +46,12 @@ class Beside:
         self._names: dict[Path, list[str]] = {}
 
     def captures(self, trace: str) -> list[str]:
-        """The traces of captures."""
+        """The capture traces."""
         if is_of_capture(trace) or trace == "-":
             return []
         folder = Path(trace).parent / CAPTURES
         names = self._in(folder)
-        files = [folder / each for each in names if each.endswith(trace_endings())]
+        files = [folder / name for name in names if name.endswith(trace_endings())]
         return _of_rank(trace, files)
 
     def annotations(self, trace: str) -> list[str]:
@@ -59,14 +59,14 @@ class Beside:
         if trace == "-":
             return []
         here, name = Path(trace).parent, Path(trace).name
-        found = [
+        files = [
             folder / each
             for folder in dict.fromkeys((here, here.absolute().parent))
             for each in self._in(folder)
             if (match := ANNOTATIONS.fullmatch(each))
             and (match["trace"] is None or match["trace"] == stem(name))
         ]
-        return _of_rank(trace, found)
+        return _of_rank(trace, files)
 
     def _in(self, folder: Path) -> list[str]:
         if folder not in self._names:
@@ -76,14 +76,14 @@ class Beside:
                 )
             except (OSError, ValueError):
                 names = []
-            # A folder may hold thousands of traces: keep only the names of use.
+            # A folder may hold thousands of traces: keep only relevant names.
             is_wanted = trace_endings() if names and folder.name == CAPTURES else ()
             self._names[folder] = [
-                each
-                for each in names
-                if (ANNOTATIONS.fullmatch(each) or each.endswith(is_wanted))
-                and self._is_open(folder / each)
-                and may_be_read(str(folder / each))
+                name
+                for name in names
+                if (ANNOTATIONS.fullmatch(name) or name.endswith(is_wanted))
+                and self._is_open(folder / name)
+                and may_be_read(str(folder / name))
             ]
         return self._names[folder]
 
@@ -102,25 +102,28 @@ def _of_rank(trace: str, files: list[Path]) -> list[str]:
 
 
 def rank_in_name(path: str, words: Iterable[str] = ("rank",)) -> int | None:
-    """The rank that a file's name gives after one of these words, such as 12 in
-    `trace_rank12.json.gz`."""
+    """The rank in a file's name after one of these words, such as 12 in `trace_rank12.json.gz`."""
     name = PurePath(path).name
-    found = (re.search(rf"{each}[ _.=-]?(\d{{1,9}})(?!\d)", name, re.IGNORECASE) for each in words)
-    return next((int(each[1]) for each in found if each), None)
+    matches = (
+        re.search(rf"{each}[ _.=-]?(\d{{1,9}})(?!\d)", name, re.IGNORECASE) for each in words
+    )
+    return next((int(match[1]) for match in matches if match), None)
 
 
 def annotated_nodes(path: str) -> Iterator[tuple[int, str]]:
-    """The annotation of each node in a file, by the id of the node: a JSON object.
+    """The annotations in a file, as JSON objects by node id.
 
-    The file is JSON or a pickle: a dictionary by node of dictionaries, lists of them, names, or
-    stacks. Nothing that a pickle names is run.
+    The file is JSON or a pickle: a dictionary from nodes to dictionaries, lists of dictionaries,
+    names, or stacks. Code that a pickle refers to is never run.
 
     Raises:
-        TracekitError: when the file cannot be read, or is something else.
+        TracekitError: when the file cannot be read or has another form.
     """
     annotations, budget = _content(path)
     if not isinstance(annotations, dict):
-        raise TracekitError(f"{path}: holds no annotations of graphs: a dictionary by node")
+        raise TracekitError(
+            f"{path}: is not a file of graph annotations: they are a dictionary by node"
+        )
     for key, value in annotations.items():
         try:
             node = int(key)
@@ -128,7 +131,7 @@ def annotated_nodes(path: str) -> Iterator[tuple[int, str]]:
             node = -1
         if not 0 <= node < 2**64:
             raise TracekitError(
-                f"{path}: holds no annotations of graphs: {str(key)[:40]!r} is not a node's id"
+                f"{path}: is not a file of graph annotations: {str(key)[:40]!r} is not a node id"
             )
         annotation = _annotation(value, budget)
         # A pickle may name one text many times.
@@ -139,21 +142,21 @@ def annotated_nodes(path: str) -> Iterator[tuple[int, str]]:
 
 
 def _content(path: str) -> tuple[object, Budget]:
-    """What a file holds, and its budget, which is all that reading it may cost."""
+    """A file's value, and the budget that limits the cost of reading it."""
     from tracekit.trace.other.pickles import is_pickle, plain_pickle
 
     stream = next(open_streams(path))
     if isinstance(stream, TracekitError):
         raise stream
     with stream:
-        # Only the end tells whether the data is damaged.
+        # Damage shows only at the end of the data.
         chunks = []
         for chunk in iter(stream.read, b""):
             stream.budget.hold(len(chunk))
             chunks.append(chunk)
         damage, budget = stream.damage, stream.budget
     content = b"".join(chunks)
-    with explained(f"{path}: holds no annotations of graphs", ValueError, RecursionError):
+    with explained(f"{path}: is not a file of graph annotations", ValueError, RecursionError):
         if damage:
             raise ValueError(damage)
         if is_pickle(content):
@@ -164,7 +167,7 @@ def _content(path: str) -> tuple[object, Budget]:
 
 
 def _annotation(value: object, budget: Budget) -> dict[str, Any]:
-    """One node's annotation; a later one wins over an earlier one, as in PyTorch's exporter."""
+    """One node's annotation; later ones override earlier ones, as in PyTorch's exporter."""
     if isinstance(value, str):
         return {"stack" if _STACK.match(value) else "name": value}
     if isinstance(value, list):
@@ -175,7 +178,7 @@ def _annotation(value: object, budget: Budget) -> dict[str, Any]:
         return {}
     parts = value.values()
     budget.spend(len(parts) + sum(len(part) for part in parts if isinstance(part, list | tuple)))
-    # Early files have names as {"str": name}.
+    # Old files store names as {"str": name}.
     return {
         "name" if key == "str" else str(key): part
         for key, part in value.items()
@@ -188,7 +191,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _most_bytes(part: object) -> int:
-    """The most bytes that a plain part takes as JSON, which may escape each character."""
+    """The maximum size of a plain value as JSON, which may escape every character."""
     if isinstance(part, list | tuple):
         return sum(map(_most_bytes, part))
     return 6 * len(part) if isinstance(part, str) else OBJECT_BYTES

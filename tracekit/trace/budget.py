@@ -1,7 +1,7 @@
-"""What reading one file may cost: text, items, memory, depth and time, as multiples of its size.
+"""Limits on the cost of reading a file: text, items, memory, depth and time, relative to its size.
 
-Every reader counts on the budget of its file, and says so when it is used up. A small file may
-always cost the first amounts below, which any machine has.
+Every reader charges its file's budget, which raises an error when exceeded. The absolute amounts
+below are always allowed, however small the file.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Any
 
 from tracekit.errors import TracekitError
 
-# Text, by where it grows: decompressed, sorted on disk, or written as events. Traces compress to a
-# tenth of their size, generated ones to a fiftieth.
+# Text, counted separately where it grows: decompressed, sorted on disk, or written as events.
+# Traces compress by a factor of 10, generated ones by 50.
 TEXT_BYTES, TEXT_RATIO = 256 << 20, 250
-# Memory for what a reader keeps, as estimated. A compressed file counts as 16 times its size.
+# Estimated memory that a reader keeps. A compressed file counts as 16 times its size.
 HELD_BYTES, HELD_RATIO = 256 << 20, 16
 COMPRESSED = 16
-# Opcodes, fields, values and rows. Python reads about two million in a second.
+# Opcodes, fields, values and rows. Python reads about two million per second.
 ITEMS, ITEMS_RATIO = 10_000_000, 8
-# Values nested in one another: profilers write ten levels.
+# Nesting depth of values: profilers write ten levels.
 DEPTH = 100
-# A small object of Python, with its place in a list or a dictionary.
+# A small Python object, including its slot in a list or dictionary.
 OBJECT_BYTES = 100
-# Seconds for loading files in another process, and bytes of them that get another second.
+# Seconds for loading files in another process, and the number of bytes that adds a second.
 LOAD_S, BYTES_PER_S = 600, 1_000_000
 
 
 class Budget:
-    """The budget of one file, or of an archive, whose members share its text and its items."""
+    """The budget of a file, or of an archive, whose members share its text and items."""
 
     def __init__(
         self, path: str, stored: int, *, is_compressed: bool = False, archive: Budget | None = None
@@ -42,11 +42,11 @@ class Budget:
         self._archive = archive
         self._text: dict[str, int] = {}
         self._items = self._held = 0
-        # The processes that a file holds are read at the same time.
+        # A file's processes are read concurrently.
         self._lock = Lock()
 
     def grow(self, text: int, where: str = "read") -> None:
-        """Counts bytes of text, those of each `where` apart.
+        """Counts bytes of text, separately for each `where`.
 
         Raises:
             TracekitError: when the text is far larger than the file.
@@ -55,10 +55,10 @@ class Budget:
             self._archive.grow(text, where)
             return
         with self._lock:
-            self._text[where] = found = self._text.get(where, 0) + text
-        if found > self._most_text:
+            self._text[where] = total = self._text.get(where, 0) + text
+        if total > self._most_text:
             raise TracekitError(
-                f"{self._path}: is more than {TEXT_RATIO} times as large as text (and than "
+                f"{self._path}: expands to more than {TEXT_RATIO} times its size (and more than "
                 f"{TEXT_BYTES >> 20} MB), like a decompression bomb; if you trust the file, "
                 "decompress it first"
             )
@@ -67,7 +67,7 @@ class Budget:
         """Counts items that were read.
 
         Raises:
-            TracekitError: when the file has, or names again and again, far more than others.
+            TracekitError: when the file has, or repeatedly refers to, far too many.
         """
         if self._archive is not None:
             self._archive.spend(items)
@@ -76,34 +76,34 @@ class Budget:
             self._items += items
         if self._items > self._most_items:
             raise TracekitError(
-                f"{self._path}: takes more than {self._most_items:,} items to read, which no "
-                "profiler writes into a file of its size"
+                f"{self._path}: has more than {self._most_items:,} items to read, too many for a "
+                "profiler's file of this size"
             )
 
     def hold(self, size: int) -> None:
-        """Counts memory that a reader keeps; less than 0 when it gives some back.
+        """Counts memory that a reader keeps; negative when it frees some.
 
         Raises:
-            TracekitError: when the file would take far more than its size.
+            TracekitError: when the file would take far more memory than its size justifies.
         """
         with self._lock:
             self._held += size
         self.require_room(0)
 
     def require_room(self, size: int) -> None:
-        """Checks that a reader may take this much memory for a moment.
+        """Checks that a reader may temporarily take this much memory.
 
         Raises:
-            TracekitError: when it may not.
+            TracekitError: when that is too much.
         """
         if not self.has_room(size):
             raise TracekitError(
                 f"{self._path}: would take more than {self._most_held >> 20:,} MB of memory to "
-                "read, far more than other files of its size"
+                "read, far more than its size justifies"
             )
 
     def has_room(self, size: int) -> bool:
-        """Whether a reader may take this much memory for a moment."""
+        """Whether a reader may temporarily take this much memory."""
         return self._held + size <= self._most_held
 
     def require_depth(self, depth: int) -> None:
@@ -115,12 +115,12 @@ class Budget:
 
 
 def json_bytes(text: str) -> int:
-    """The memory that a JSON text takes at most, when it is decoded."""
+    """An upper bound on the memory of a decoded JSON text."""
     return len(text) + OBJECT_BYTES * (1 + sum(map(text.count, ",:[{")))
 
 
 def decoded_json(text: str, budget: Budget) -> Any:
-    """The value of a JSON text in a file; the text itself if it is damaged, or too deep to be
+    """The value of a JSON text in a file; the text itself if it is damaged or too deep to be
     written again.
 
     Raises:
@@ -128,11 +128,11 @@ def decoded_json(text: str, budget: Budget) -> Any:
     """
     budget.require_room(json_bytes(text))
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    is_shallow = text.count("[") + text.count("{") <= DEPTH or _is_shallow(found)
-    return found if is_shallow else text
+    is_shallow = text.count("[") + text.count("{") <= DEPTH or _is_shallow(value)
+    return value if is_shallow else text
 
 
 def _is_shallow(value: Any) -> bool:
@@ -151,5 +151,5 @@ def _is_shallow(value: Any) -> bool:
 
 
 def seconds(stored: int) -> float:
-    """How long loading files of this size may take."""
+    """The time limit for loading files of this size."""
     return LOAD_S + stored / BYTES_PER_S

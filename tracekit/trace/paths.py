@@ -1,4 +1,4 @@
-"""The traces that a path means: a file, a URL, a folder, or a pattern."""
+"""Resolves paths to traces: a path may be a file, a URL, a folder, or a pattern."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tracekit.trace.remote import find, is_url
 from tracekit.trace.unpacking import ANNOTATIONS, ARCHIVES
 
 DATABASES = (".duckdb", ".db")
-# What may stand around the endings of traces, archives and databases.
+# Parts that may surround the endings of traces, archives and databases.
 _AROUND = (".pt", ".trace", ".tar", ".gz", ".zst", ".zip")
 
 
 @cache
 def endings() -> tuple[str, ...]:
-    """How the names of traces and archives end."""
+    """The endings of traces' and archives' names."""
     return (*trace_endings(), *ARCHIVES)
 
 
@@ -34,42 +34,42 @@ def stem(name: str) -> str:
     """A file's name without the endings of traces, archives and databases."""
     size = len(name)
     while name.endswith(_all_endings(), 0, size):
-        size -= next(len(each) for each in _all_endings() if name.endswith(each, 0, size))
+        size -= next(len(ending) for ending in _all_endings() if name.endswith(ending, 0, size))
     return name[:size] or name
 
 
 def trace_paths(paths: Iterable[str]) -> list[str]:
-    """The paths and URLs of traces: files as given, and those in a directory or matching a pattern,
-    sorted.
+    """The paths and URLs of traces: files as given, and sorted files in a directory or matching a
+    pattern.
 
     Links to files are followed, links to directories are not. A directory that cannot be listed is
-    returned as a path, so that reading it says why.
+    returned as a path: reading it reports the reason.
 
     Raises:
         TracekitError: for a directory or pattern without a trace, or an empty path.
     """
-    found: list[str] = []
+    listed: list[str] = []
     for path in paths:
         if not path:
-            raise TracekitError("a path is empty: name a file, a directory or a pattern")
+            raise TracekitError("a path is empty: give a file, a directory or a pattern")
         path = path.removeprefix("file://")
         if is_url(path):
-            found += [each.url for each in find(path, endings())]
+            listed += [each.url for each in find(path, endings())]
             continue
         if Path(path).is_dir():
             inside = sorted(_in_directory(path))
-            plain = (each for each in endings() if not each.endswith((".gz", ".zst")))
+            plain = (ending for ending in endings() if not ending.endswith((".gz", ".zst")))
             what = f"this directory has no traces: no file ends in one of {', '.join(plain)}"
         elif glob.has_magic(path) and not os.path.lexists(path):
             inside = sorted(_matching(path))
-            what = "no such file, and no file matches it as a pattern"
+            what = "there is no such file, and no file matches it as a pattern"
         else:
-            found.append(path)
+            listed.append(path)
             continue
         if not inside:
             raise TracekitError(f"{path}: {what}")
-        found += inside
-    return found
+        listed += inside
+    return listed
 
 
 def _in_directory(path: str) -> Iterator[str]:
@@ -84,18 +84,17 @@ def _in_directory(path: str) -> Iterator[str]:
 
 
 def is_within(path: str | Path, folders: Iterable[str | Path]) -> bool:
-    """Whether a path is in one of these folders after links are followed; the folders are resolved
-    already."""
+    """Whether a path is in one of these (resolved) folders, after following links."""
     try:
-        found = Path(path).resolve()
+        resolved = Path(path).resolve()
     except (OSError, RuntimeError, ValueError):
         return False
-    return any(found.is_relative_to(each) for each in folders)
+    return any(resolved.is_relative_to(folder) for folder in folders)
 
 
 def _copies(names: Iterable[str]) -> Iterator[str]:
-    """The files of a folder that are not traces of their own: a report of nsys beside its export,
-    JAX's traces for viewers beside its own, and annotations of graphs."""
+    """The files in a folder that are not separate traces: an nsys report next to its export, JAX's
+    viewer traces next to its own, and graph annotations."""
     names = list(names)
     yield from filter(ANNOTATIONS.fullmatch, names)
     exports = {name.removesuffix(".sqlite") for name in names if name.endswith(".sqlite")}
@@ -111,14 +110,14 @@ def _matching(pattern: str) -> Iterator[str]:
     would."""
     parts, anchor = Path(pattern).parts, Path(pattern).anchor
     below = [*parts[1 if anchor else 0 :], *(["*"] if parts[-1] == "**" else [])]
-    for each in Path(anchor).glob(str(Path(*below))):
-        is_hidden = any(part.startswith(".") and part not in parts for part in each.parts)
-        if not is_hidden and may_be_read(str(each)):
-            yield str(each)
+    for path in Path(anchor).glob(str(Path(*below))):
+        is_hidden = any(part.startswith(".") and part not in parts for part in path.parts)
+        if not is_hidden and may_be_read(str(path)):
+            yield str(path)
 
 
 def may_be_read(path: str) -> bool:
-    """True for an ordinary file, and for a path that cannot be examined: reading it says why."""
+    """True for an ordinary file, and for a path that cannot be examined: reading reports why."""
     try:
         return stat.S_ISREG(Path(path).stat().st_mode)
     except OSError:

@@ -1,4 +1,4 @@
-"""Iteration with one item prepared in advance by a thread."""
+"""Iteration in which a thread prepares the next item."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 @contextmanager
 def prefetched(items: Iterator[T]) -> Iterator[Iterator[T]]:
-    """The same items; a thread makes the next item while the caller uses the current one.
+    """The same items; a thread prepares the next one while the caller uses the current one.
 
-    The thread ends with the block. It must not be left to the garbage collector, which may run
-    while the locks are held that ending a thread takes.
+    The thread ends with the block. The garbage collector must not end it: it may run while holding
+    locks that this needs.
     """
     with ThreadPoolExecutor(1) as thread:
 

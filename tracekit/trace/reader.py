@@ -1,8 +1,9 @@
-"""The bytes of a trace -> batches of events, and the metadata around them.
+"""Parses a trace into batches of events, and the metadata around them.
 
 A trace is read once, front to back, one batch in memory at a time. The native library
-(tracekit.native) parses the events and the metadata around `traceEvents`, which may come before or
-after the events and is kept as text. Behind text that is not JSON, Python looks for the next event.
+(tracekit.native) parses the events and the metadata around `traceEvents`. The metadata may come
+before or after the events and is kept as text. After text that is not JSON, Python searches for the
+next event.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ from tracekit.trace.source import ByteStream
 # A batch of this size stays in the processor's cache while it is parsed and inserted.
 BATCH_BYTES = 1 << 20
 _CHUNK_BYTES = 1 << 20
-# Default limit for a trace's metadata. Profilers write kilobytes of it.
+# Default limit for a trace's metadata. Profilers write kilobytes.
 METADATA_BYTES = 16_000_000
 _MEMBERS_BYTES = 64 << 10
-# Decode a metadata member only up to this size and depth.
+# Decode metadata members only up to this size and depth.
 _MEMBER_BYTES = 4_000_000
 _MEMBER_DEPTH = 100
 # Python refuses integers with very many digits; longer ones stay text.
 _MOST_DIGITS = 1000
 _FEW_ROWS = 1000
-# Give up on a stretch of this size without an event: a full disk may leave gigabytes of zeros.
+# Give up after this many bytes without an event: a full disk may leave gigabytes of zeros.
 _STRETCH_BYTES = 4 << 20
 # Look this far past a bracket to decide whether it ends the events.
 _LOOK_AHEAD_BYTES = 64 << 10
@@ -52,7 +53,7 @@ _LOOK_AHEAD_BYTES = 64 << 10
 _REJECTED_BYTES = 4 << 20
 _REJECTED_ROW_BYTES = 200
 _BOM = b"\xef\xbb\xbf"
-# How other files begin that may hold a trace.
+# The first bytes of other files that may hold a trace.
 _NOT_TEXT = {
     b"PK\x03": "is a zip archive: unpack it first",
     b"7z\xbc": "is a 7z archive: unpack it first",
@@ -65,15 +66,15 @@ _MEMBER_FOLLOWS = re.compile(rb'\][ \t\r\n]*,[ \t\r\n]*"[^"\\]*+(?:\\.[^"\\]*+)*
 _MEMBER = json.JSONDecoder(parse_int=lambda n: int(n) if len(n) <= _MOST_DIGITS else n)
 _NODES = re.compile(rb'[ \t\r\n,]*"nodes"[ \t\r\n]*:[ \t\r\n]*\[')
 _EXECUTION_TRACE = (
-    "is a PyTorch execution trace (Chakra), which has no times of GPU work; tracekit reads the "
-    "Kineto trace that torch.profiler can record beside it (export_chrome_trace)"
+    "is a PyTorch execution trace (Chakra), which lacks times of GPU work; tracekit reads the "
+    "Kineto trace that torch.profiler can record with it (export_chrome_trace)"
 )
 _CUT = "the file ends inside the events"
 _NOTHING_FOLLOWS = re.compile(rb"\][ \t\r\n]*\}?[ \t\r\n]*\Z")
 
 
 class Original(NamedTuple):
-    """Original bytes that the tables do not hold in full: of the event `event_id`, or of a rejected
+    """Original bytes that the tables do not hold in full: the event `event_id`, or a rejected
     element before it. Without an event_id, the metadata without its braces."""
 
     event_id: int | None
@@ -82,8 +83,8 @@ class Original(NamedTuple):
     text: bytes
 
 
-# What reading a trace yields: batches of events and labels, rejected text, and text in which
-# something was replaced or left out.
+# Reading a trace yields batches of events and labels, rejected text, and original text in which
+# characters were replaced or left out.
 Piece = (
     tuple[Rows, Batch]
     | tuple[Literal["rejected"], list[Rejected]]
@@ -117,47 +118,48 @@ class TraceReader:
         self._originals: list[Original] = []
         self._kept_bytes = 0
         self._members: list[str] = []
-        # Their text in the file, where something was replaced in it; else empty.
+        # The members' original text, if characters were replaced; else empty.
         self._original_members: list[bytes] = []
         self._metadata_read = 0
         self._chunks: Iterator[bytes] = iter(())
 
     @property
     def metadata_text(self) -> str:
-        """Every member but the events, as a JSON object without white space between its tokens.
+        """Every member except the events, as a JSON object without white space between tokens.
 
-        Only characters that a JSON string may not hold are replaced; a key may appear twice. As in
-        the columns of events, a number may be NaN or Infinity, which DuckDB's JSON allows.
+        Only characters that JSON strings do not allow are replaced; a key may appear twice. Numbers
+        may be NaN or Infinity, as in the events' columns: DuckDB's JSON allows that.
         """
         return "{" + ",".join(self._members) + "}"
 
     def member(self, name: str) -> Any:
-        """A member of the metadata, decoded; None when it is missing, too large or too deep."""
-        found = find_member(self.metadata_text.encode(), name)
-        if found is None or len(found[0]) > _MEMBER_BYTES or found[1] > _MEMBER_DEPTH:
+        """A decoded metadata member; None: missing, too large or too deep."""
+        value = find_member(self.metadata_text.encode(), name)
+        if value is None or len(value[0]) > _MEMBER_BYTES or value[1] > _MEMBER_DEPTH:
             return None
         try:
-            return _MEMBER.decode(found[0].decode())
+            return _MEMBER.decode(value[0].decode())
         except ValueError:
             return None
 
     def pieces(self) -> Generator[Piece, None, None]:
-        """All events, numbered in the file's order, their labels, and rejected text. Close it.
+        """All events, numbered in file order, their labels, and rejected text. The caller closes
+        it.
 
         Raises:
             TracekitError: when the file is not a trace.
         """
         first = self.stream.read(_CHUNK_BYTES)
         chunks = chain([first], iter(self.stream.read, b""))
-        # A large trace is read, hashed and decompressed in a thread while events are parsed.
+        # For a large trace, a thread reads, hashes and decompresses while events are parsed.
         is_large = len(first) >= _CHUNK_BYTES
         with prefetched(chunks) if is_large else nullcontext(chunks) as self._chunks:
             self._read_head()
             self._skip_annotations()
             while (yield from self._read_events()) and self._finds_second_events():
-                reason = "begins a second `traceEvents`, whose events follow the first's"
+                reason = "starts a second `traceEvents`; its events follow the first's"
                 self._keep_rejected(reject(b"[", self._offset - 1, reason, self.events))
-            # In a damaged trace a stray bracket may end the events too early: keep the rest.
+            # In a damaged trace, a stray bracket may end the events too early: keep the rest.
             while (yield from self._finds_more_events()):
                 yield from self._read_events()
         for batch in self.stream.batches(self.events, self._labels):
@@ -205,9 +207,8 @@ class TraceReader:
         raise self._error(f"is not JSON: {reason}")
 
     def events_begin(self) -> tuple[int, int]:
-        """Two offsets in bytes: that of the text after the bracket of `traceEvents`, and that of
-        the trace's own events, which follow those that `tracekit annotate` added. Call it instead
-        of `pieces`.
+        """Two byte offsets: of the text after the bracket of `traceEvents`, and of the trace's own
+        events, which follow those that `tracekit annotate` added. Call this instead of `pieces`.
 
         Raises:
             TracekitError: when the file is not a trace.
@@ -227,7 +228,7 @@ class TraceReader:
             left -= size
 
     def _finds_second_events(self) -> bool:
-        """Reads what follows the events, up to the trace's end or to further events."""
+        """Reads on after the events, to the trace's end or to further events."""
         if self.form == "array":
             return False
         read = self._read_members()
@@ -245,7 +246,7 @@ class TraceReader:
         return False
 
     def _read_members(self) -> Members:
-        """Reads and keeps members up to the events, the trace's end or an error; says which.
+        """Reads and keeps members up to the events, the trace's end or an error; returns which.
 
         Raises:
             TracekitError: when the metadata is larger than `metadata_bytes`.
@@ -266,17 +267,17 @@ class TraceReader:
                 if self._is_execution_trace():
                     raise self._error(_EXECUTION_TRACE)
                 raise self._error(
-                    f"has more than {self.metadata_bytes / 1e6:,.0f} MB of metadata beside its "
-                    "events: allow more memory (--memory-mb), or take it out of the file"
+                    f"has more than {self.metadata_bytes / 1e6:,.0f} MB of metadata besides its "
+                    "events: allow more memory (--memory-mb), or remove it from the file"
                 )
             if is_final or not (is_inside or read.stop is Stop.AT_END):
                 return read
             wanted = min(2 * len(self._buffer), left + 1) if is_inside else _MEMBERS_BYTES
 
     def _is_execution_trace(self) -> bool:
-        """Whether it has the members `schema` and `nodes`; the last may be unfinished.
+        """Whether it has the members `schema` and `nodes`; the last one may be unfinished.
 
-        They are what ExecutionTraceObserver writes:
+        ExecutionTraceObserver writes them:
         https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/standalone/execution_trace_observer.cpp
         """
         members = self.metadata_text.encode()
@@ -292,7 +293,7 @@ class TraceReader:
     # -- the events --------------------------------------------------------------------------------
 
     def _read_events(self) -> Generator[Piece, None, bool]:
-        """Reads up to the array's end; False when the file ends before it."""
+        """Reads to the array's end; False if the file ends first."""
         wanted = self.batch_bytes
         while True:
             is_final = not self._fill(wanted)
@@ -313,23 +314,23 @@ class TraceReader:
         return False
 
     def _read_whole_events(self) -> Generator[Piece, None, Read]:
-        """Reads events up to the first that is incomplete or damaged."""
+        """Reads events up to the first incomplete or damaged one."""
         batch = self._batch
-        known = batch.rows
-        read = read_events(self._buffer, self.events - known, self._labels, batch)
-        self.events += batch.rows - known
+        rows = batch.rows
+        read = read_events(self._buffer, self.events - rows, self._labels, batch)
+        self.events += batch.rows - rows
         for part in read.verbatim:
             yield from self._keep_original(part, self._buffer, self._offset + part.begin)
         self._drop(read.end)
-        # Where many events are damaged, the next ones join the batch.
+        # If many events are damaged, the next ones join the batch.
         if read.stop is not Stop.AT_ERROR or batch.rows >= _FEW_ROWS:
             self._batch = Batch()
             yield from self._taken(batch)
         return read
 
     def _passes_over(self, read: Read, is_final: bool) -> Generator[Piece, None, bool]:
-        """Rejects the text at the front, where reading stopped, up to the next event. False when
-        that needs more text; with `is_final`, no more text comes."""
+        """Rejects the text from where reading stopped to the next event. False if that needs more
+        text; with `is_final`, there is no more text."""
         text, reason = self._buffer, read.error or "Expecting value"
         may_grow = not is_final and len(text) < _STRETCH_BYTES
         is_cut = read.stop is Stop.INSIDE
@@ -338,7 +339,7 @@ class TraceReader:
             if may_grow or not (is_final or text[0] != ord("{")):
                 return False
             reason = cut_reason(text)
-        # Objects inside a value that is cut off may look like events.
+        # Objects inside a truncated value may look like events.
         following = None if is_cut and reason else next_event(text, 1)
         if following is None and may_grow:
             return False
@@ -362,7 +363,7 @@ class TraceReader:
             yield "label", self._labels.take()
 
     def _kept(self, least_bytes: int = 0) -> Iterator[Piece]:
-        """The rejected and original texts, if they take at least `least_bytes` of memory."""
+        """The rejected and original texts, once they take `least_bytes` of memory."""
         if self._kept_bytes < least_bytes:
             return
         if self._rejected:
@@ -372,13 +373,13 @@ class TraceReader:
         self._rejected, self._originals, self._kept_bytes = [], [], 0
 
     def _keep_rejected(self, stretches: Iterable[Rejected]) -> None:
-        for each in stretches:
+        for stretch in stretches:
             self.rejected += 1
-            self._rejected.append(each)
-            self._kept_bytes += _REJECTED_ROW_BYTES + len(each.text)
+            self._rejected.append(stretch)
+            self._kept_bytes += _REJECTED_ROW_BYTES + len(stretch.text)
 
     def _keep_original(self, part: Verbatim, text: bytearray, offset: int) -> Iterator[Piece]:
-        """Keeps a part of a text as it is; it begins at `offset` in the trace."""
+        """Keeps a part of a text unchanged; it starts at `offset` in the trace."""
         original = bytes(text[part.begin : part.end])
         self._originals.append(Original(part.event_id, offset, bool(part.is_event), original))
         self._kept_bytes += _REJECTED_ROW_BYTES + len(original)
@@ -389,20 +390,20 @@ class TraceReader:
         yield from self._kept(_REJECTED_BYTES)
 
     def _ends_here(self) -> bool:
-        """Whether the bracket at the front ends the events: it does when another member of the
-        trace follows, or only a brace before the end of the file. Otherwise it is stray."""
+        """Whether the bracket at the front ends the events: another member follows, or only a brace
+        before the end of the file. Otherwise it is stray."""
         reach = _LOOK_AHEAD_BYTES
         while self._fill(reach) and not self._buffer[1:reach].strip(SPACE + b","):
             if reach > _STRETCH_BYTES:
                 return True
             reach *= 2
-        more = self._fill(reach + _LOOK_AHEAD_BYTES)
+        has_more = self._fill(reach + _LOOK_AHEAD_BYTES)
         if _MEMBER_FOLLOWS.match(self._buffer):
             return True
-        return not more and _NOTHING_FOLLOWS.match(self._buffer) is not None
+        return not has_more and _NOTHING_FOLLOWS.match(self._buffer) is not None
 
     def _finds_more_events(self) -> Generator[Piece, None, bool]:
-        """Reads on after the trace's end, where the file should end; True if it finds events."""
+        """Reads on after the trace's end; True if it finds more events."""
         if self._peek() is None:
             self.damage = self.damage or self.stream.damage
             return False
@@ -433,7 +434,7 @@ class TraceReader:
         return True
 
     def _peek(self) -> int | None:
-        """The first byte that is not white space, or None at the end."""
+        """The first non-white-space byte; None at the end."""
         while True:
             self._drop(len(self._buffer) - len(self._buffer.lstrip(SPACE)))
             if self._buffer:

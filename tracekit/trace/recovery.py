@@ -1,4 +1,4 @@
-"""Text that the native parser refuses, and the events that follow it."""
+"""Text that the native parser rejects, and the events after it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import NamedTuple
 
 # White space between JSON tokens.
 SPACE = b" \t\r\n"
-# Where one object ends and the next begins. The parser has to confirm that both are events of the
-# array: the same bytes may occur in a nested list.
+# The end of one object and the start of the next. The parser must confirm that both are events in
+# the array, since the same bytes may occur in a nested list.
 BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
 # Numbers stay text, because Python refuses long ones.
 DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
-# Split rejected text longer than this into rows, which DuckDB keeps in little memory.
+# Split longer rejected text into rows, so that DuckDB needs little memory.
 _LONG_BYTES = 1 << 20
 _ROW_BYTES = 64 << 10
 _PHASE = re.compile(r'"ph"[ \t\r\n]*:')
 
 
 class Rejected(NamedTuple):
-    """Text in the events array that is not an event, or one part of it when it is long. It stands
-    before the event `event_id`."""
+    """Text in the events array that is not an event, or a part of a long one. It comes before the
+    event `event_id`."""
 
     offset: int
     reason: str
@@ -31,7 +31,7 @@ class Rejected(NamedTuple):
 
 
 def cut_reason(text: bytes | bytearray) -> str:
-    """The reason why the text ends inside a value; empty if the value is whole."""
+    """Why the text ends inside a value; empty if the value is complete."""
     try:
         DECODER.raw_decode(text.decode("latin-1"))
     except json.JSONDecodeError as error:
@@ -42,7 +42,7 @@ def cut_reason(text: bytes | bytearray) -> str:
 
 
 def kind_of(element: bytes | bytearray) -> str:
-    """The kind of an element that is not an object, in words."""
+    """A description of an element that is not an object."""
     words = {b"null": "null", b"true": "true", b"fals": "false"}
     first = {ord('"'): "a text", ord("["): "a list"}
     return words.get(bytes(element[:4])) or first.get(element[0]) or "a number"
@@ -51,16 +51,16 @@ def kind_of(element: bytes | bytearray) -> str:
 def reject(
     text: bytes | bytearray, offset: int, reason: str, event_id: int = 0
 ) -> Iterator[Rejected]:
-    """Rows for text that is not an event: one, or several for long text, split between characters.
+    """Rows for text that is not an event; long text is split between characters.
 
-    `offset` is where the text begins in the decompressed trace, in bytes.
+    `offset` is the text's position in the decompressed trace, in bytes.
     """
     most = len(text) if len(text) <= _LONG_BYTES else _ROW_BYTES
     begin = 0
     while begin < len(text):
         end = min(begin + most, len(text))
         if end < len(text):
-            # At most three bytes continue a UTF-8 character.
+            # A UTF-8 character has at most three continuation bytes.
             end -= next((n for n in range(4) if text[end - n] & 0xC0 != 0x80), 0)
         part = text[begin:end].decode("utf-8", "replace")
         yield Rejected(offset + begin, reason, part, event_id)
@@ -68,32 +68,32 @@ def reject(
 
 
 def looks_like_event(text: bytes | bytearray, at: int) -> bool:
-    """Whether an event of the array seems to begin here: a JSON object with a `ph`.
+    """Whether an event seems to start here: a JSON object with a `ph`.
 
-    For text that is cut off or malformed, a `ph` near its beginning is enough.
+    For truncated or malformed text, a `ph` near its start is enough.
     """
     for reach in (1 << 11, 1 << 16):
         near = bytes(text[at : at + reach]).decode("latin-1")
         try:
-            found, _ = DECODER.raw_decode(near)
+            event, _ = DECODER.raw_decode(near)
         except (json.JSONDecodeError, RecursionError) as error:
             if _runs_out(error, near):
                 continue
             break
-        return isinstance(found, dict) and "ph" in found
+        return isinstance(event, dict) and "ph" in event
     return _PHASE.search(near, 0, 1 << 11) is not None
 
 
 def _runs_out(error: Exception, text: str) -> bool:
-    """Whether parsing failed because the text ends too early, rather than because it is wrong."""
+    """Whether parsing failed because the text is incomplete, not wrong."""
     if not isinstance(error, json.JSONDecodeError):
         return False
-    # A literal that is cut off is reported at its start; -Infinity is the longest.
+    # A truncated literal is reported at its start; -Infinity is the longest.
     return error.msg.startswith("Unterminated") or error.pos > len(text.rstrip()) - len("-Infinity")
 
 
 def next_event(text: bytes | bytearray, at: int) -> int | None:
-    """The index at which the first event after another object begins, or None."""
+    """The index of the first event that follows another object, or None."""
     for match in BOUNDARY.finditer(text, at):
         if looks_like_event(text, match.end()):
             return match.end()

@@ -1,4 +1,4 @@
-"""Traces at URLs, such as s3://, gs://, hf:// and https://, by the file systems of fsspec.
+"""Traces at URLs, such as s3://, gs://, hf:// and https://, read through fsspec.
 
 https://filesystem-spec.readthedocs.io
 """
@@ -15,21 +15,21 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from tracekit.errors import StorageError, TracekitError, install, reason_of
 from tracekit.text import shown
 
-# Object stores and sites. Other schemes of fsspec wrap file systems, run programs, or wait for
-# servers without an end.
+# Object stores and web sites. fsspec's other schemes wrap file systems, run programs, or wait for
+# servers indefinitely.
 SCHEMES = (
     "s3", "s3a", "gs", "gcs", "hf", "https", "http", "az", "abfs", "oci", "oss", "memory",
 )  # fmt: skip
-# Keys under which file systems report an object's state, the most reliable first.
+# Keys for an object's state in file systems' answers, most reliable first.
 _STAMPS = ("ETag", "etag", "md5Hash", "checksum", "LastModified", "mtime", "updated", "created")
-# Traces are read from the first byte to the last: the next blocks are what is needed next.
+# Traces are read sequentially, so the next blocks are needed next.
 _BLOCK_BYTES = 4 << 20
-# A file at a URL; a server may send without an end.
+# The maximum size of a file at a URL, since a server may send endlessly.
 MOST_BYTES = 64 << 30
 
 
 class RemoteFile(NamedTuple):
-    """A file at a URL, its size, and a text that changes with it."""
+    """A file at a URL, its size, and a text that changes when the file does."""
 
     url: str
     size: int
@@ -44,7 +44,7 @@ def is_url(path: str) -> bool:
 
 @contextmanager
 def translated_errors(root: str) -> Iterator[None]:
-    """Turns the errors of a file system or its library into StorageErrors, except
+    """Turns errors from a file system or its library into StorageErrors, except
     FileNotFoundError."""
     try:
         yield
@@ -53,7 +53,7 @@ def translated_errors(root: str) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or _reason(error)
         raise StorageError(f"{shown(root)}: {shown(reason)}") from error
-    except Exception as error:  # Libraries of object stores have exceptions of their own.
+    except Exception as error:  # Object stores' libraries have their own exceptions.
         raise StorageError(f"{shown(root)}: cannot be reached: {_reason(error)}") from error
 
 
@@ -65,13 +65,15 @@ def filesystem(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the path in it.
 
     Raises:
-        TracekitError: when it is not installed, or none of SCHEMES.
+        TracekitError: when the scheme is not in SCHEMES, or its library is not installed.
         StorageError: when it cannot be reached.
     """
     scheme = url.partition("://")[0].lower()
     if scheme not in SCHEMES:
-        known = ", ".join(f"{each}://" for each in SCHEMES)
-        raise TracekitError(f"{shown(url)}: {scheme}:// is not read, only {known} and local paths")
+        schemes = ", ".join(f"{each}://" for each in SCHEMES)
+        raise TracekitError(
+            f"{shown(url)}: {scheme}:// is not supported, only {schemes} and local paths"
+        )
     try:
         from fsspec.registry import get_filesystem_class
 
@@ -80,26 +82,26 @@ def filesystem(url: str) -> tuple[Any, str]:
         raise TracekitError(
             f"{shown(url)}: cannot be reached: {_reason(error)} ({install('remote')})"
         ) from error
-    # Clients log what they also raise; without a handler, Python prints it.
+    # Clients also log the errors that they raise, and Python prints logs without a handler.
     logging.getLogger(kind.__module__.partition(".")[0]).addHandler(logging.NullHandler())
     settings = {}
     if scheme in ("http", "https"):
-        # Its imports take longer than a small file.
+        # Importing it takes longer than reading a small file.
         from tracekit.trace import web
 
         settings["get_client"] = web.session
     with translated_errors(url):
-        # Not url_to_fs, which takes :: in a URL for a chain of file systems.
+        # Not url_to_fs, which interprets :: in a URL as a chain of file systems.
         fs = kind(**kind._get_kwargs_from_urls(url), **settings)
         return fs, str(kind._strip_protocol(url)).rstrip("/")
 
 
 def find(url: str, endings: tuple[str, ...]) -> list[RemoteFile]:
-    """The files at a URL that is a file, a folder or a pattern: all that match a pattern, and of a
-    folder those with one of `endings`.
+    """The files at a URL: the file itself, all files that match a pattern, or the files in a folder
+    with one of `endings`.
 
     Raises:
-        TracekitError: when there is none.
+        TracekitError: when there are none.
         StorageError: when it cannot be reached.
     """
     fs, path = filesystem(url)
@@ -116,7 +118,7 @@ def find(url: str, endings: tuple[str, ...]) -> list[RemoteFile]:
             infos = [info for info in infos if str(info["name"]).endswith(endings)]
     infos = [info for info in infos if info.get("type") != "directory"]
     if not infos:
-        raise TracekitError(f"{shown(url)}: no trace is there")
+        raise TracekitError(f"{shown(url)}: there is no trace at this URL")
     return [
         RemoteFile(fs.unstrip_protocol(str(info["name"])), int(info.get("size") or 0), _stamp(info))
         for info in sorted(infos, key=lambda each: str(each["name"]))
@@ -127,9 +129,9 @@ def _info(fs: Any, path: str, url: str) -> dict[str, Any]:
     try:
         return dict(fs.info(path))
     except FileNotFoundError as error:
-        # fsspec raises this error for any refusal of a server, so its cause has the reason.
+        # fsspec raises this error whenever a server refuses; its cause has the reason.
         reason = f": {_reason(error.__cause__)}" if error.__cause__ else ""
-        raise TracekitError(f"{shown(url)}: no trace is there{reason}") from error
+        raise TracekitError(f"{shown(url)}: there is no trace at this URL{reason}") from error
 
 
 def _stamp(info: dict[str, Any]) -> str:
@@ -147,7 +149,7 @@ def open_url(url: str) -> BinaryIO:
     """The bytes at a URL, fetched as they are read.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: when there is no such file.
         StorageError: when it cannot be reached.
     """
     fs, path = filesystem(url)
@@ -155,13 +157,13 @@ def open_url(url: str) -> BinaryIO:
         try:
             file = fs.open(path, "rb", block_size=_BLOCK_BYTES, cache_type="readahead")
         except FileNotFoundError:
-            # Its text would be the whole URL.
+            # The error's text would be the whole URL.
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
     return cast(BinaryIO, _Reading(url, file))
 
 
 class _Reading:
-    """A file of fsspec, whose errors name the file."""
+    """An fsspec file whose errors name the file."""
 
     def __init__(self, url: str, file: Any) -> None:
         self._url = url
@@ -170,7 +172,7 @@ class _Reading:
         self.close = file.close
 
     def seekable(self) -> bool:
-        # A server that does not give a file's size cannot serve ranges, even if fsspec says it can.
+        # A server that does not report a file's size cannot serve ranges, whatever fsspec says.
         return bool(self._file.seekable()) and getattr(self._file, "size", None) is not None
 
     def read(self, size: int = -1) -> bytes:

@@ -1,4 +1,4 @@
-"""Files and pipes -> the decompressed bytes of a trace."""
+"""Reads files and pipes as the decompressed bytes of a trace."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from tracekit.trace.unpacking import (
     members,
 )
 
-# A trace is small up to this stored size.
+# A trace with at most this stored size is small.
 _SMALL_BYTES = 64 << 10
 _SMALL_COMPRESSED_BYTES = 8 << 10
 _READ_BYTES = 1 << 20
 _COPY_BYTES = 64 << 10
-# A temporary copy stays in memory up to this size, then goes to a file.
+# A temporary copy up to this size stays in memory; a larger one goes to a file.
 _SPOOL_BYTES = 1 << 20
-# A copy leaves this much of the disk free, or a tenth of a small disk, checked every 16 MB.
+# A copy leaves this much disk space free, or a tenth of a small disk; checked every 16 MB.
 _KEEP_FREE_BYTES = 1 << 30
 _KEEP_FREE_SHARE = 10
 _CHECK_BYTES = 16 << 20
@@ -60,11 +60,11 @@ class Hashing:
 
 
 class ByteStream:
-    """The decompressed bytes of a trace. When it ends early, `damage` says why; nothing is raised.
+    """The decompressed bytes of a trace. If they end early, `damage` says why; nothing is raised.
 
-    `path` is its name in messages and in the database. `progress` is called with the number of
-    stored bytes read. `archive` is the stream of the archive that holds the trace, if any, and the
-    argument `damage` says what is already known to be wrong.
+    `path` is the trace's name in messages and in the database. `progress` is called with the number
+    of stored bytes read. `archive` is the stream of the archive that holds the trace, if any. The
+    argument `damage` is a problem that is already known.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ByteStream:
         self._file.close()
 
     def rewind(self) -> None:
-        """Goes back to the first byte.
+        """Rewinds to the first byte.
 
         Raises:
             TracekitError: when the file cannot be read.
@@ -106,14 +106,14 @@ class ByteStream:
             self._file.seek(0)
             head = self._file.read(HEAD_BYTES)
             self._file.seek(0)
-            found = None if is_archive(head) else codec_of(head)
-            if found is not None:
-                codec, begin = found
+            detected = None if is_archive(head) else codec_of(head)
+            if detected is not None:
+                codec, begin = detected
                 if self._hashing.read(begin):
                     self._note(f"its first {begin:,} bytes are not compressed data")
                 self._decompressed = Decompressed(self._hashing, codec)
         archive = None if self._archive is None else self._archive.budget
-        size, is_compressed = self.stored_bytes, found is not None
+        size, is_compressed = self.stored_bytes, detected is not None
         self.budget: Budget = Budget(self.path, size, is_compressed=is_compressed, archive=archive)
 
     def read(self, size: int = _READ_BYTES) -> bytes:
@@ -135,22 +135,22 @@ class ByteStream:
         return data
 
     def head(self) -> bytes:
-        """The first bytes of the text, from which the stream goes back.
+        """The first bytes of the text; the stream then rewinds.
 
         Raises:
             TracekitError: when the file cannot be read.
         """
-        found = self.read(HEAD_BYTES)
+        data = self.read(HEAD_BYTES)
         self.rewind()
-        return found
+        return data
 
     def batches(self, first_id: int, labels: Labels) -> Iterator[Batch]:
-        """Events that the file holds as rows, behind those of its text."""
+        """Events that the file holds as rows, after the events in its text."""
         yield from ()
 
     @property
     def is_text(self) -> bool:
-        """Whether the text has all that the file holds."""
+        """Whether the text has everything in the file."""
         return True
 
     @property
@@ -173,30 +173,30 @@ class ByteStream:
 
     @property
     def plain_path(self) -> Path | None:
-        """The file on the disk that has these bytes as they are, if one has."""
+        """The file on disk with exactly these bytes, if any."""
         name = getattr(self._file, "name", None)
         return Path(name) if self._decompressed is None and isinstance(name, str) else None
 
     @property
     def is_small(self) -> bool:
-        """Whether the whole trace is sure to fit in little memory."""
+        """Whether the whole trace certainly fits in little memory."""
         most = _SMALL_BYTES if self._decompressed is None else _SMALL_COMPRESSED_BYTES
         return self.stored_bytes <= most
 
     def hashed(self) -> Hashing:
-        """The whole stored file, which is read for this; the position is kept.
+        """The whole stored file, read without changing the position.
 
         Raises:
             TracekitError: when the file cannot be read.
         """
-        found = Hashing(self._file)
+        hashing = Hashing(self._file)
         with _readable(self.path):
             here = self._file.tell()
             self._file.seek(0)
-            while found.read():
+            while hashing.read():
                 pass
             self._file.seek(here)
-        return found
+        return hashing
 
     @property
     def sha256(self) -> str:
@@ -206,7 +206,7 @@ class ByteStream:
         self.damage = damage if self.damage is None else f"{self.damage}; {damage}"
 
     def _skip_rest(self) -> bytes:
-        """Reads the rest, which cannot be decompressed, so that it is hashed and counted."""
+        """Reads the rest, which cannot be decompressed, in order to hash and count it."""
         self._decompressed = None
         while self._hashing.read():
             pass
@@ -221,14 +221,14 @@ def open_streams(
 ) -> Iterator[ByteStream | TracekitError]:
     """The trace at a path or URL (- is standard input), or each trace of a tar archive, in order.
 
-    The caller closes each stream. An error takes the place of an archive member that cannot be
-    read. Input from a pipe, members of archives, and what `is_read_again` and would be fetched
-    again, are copied, to `temp_dir` (default: the system's temporary directory) when large; a copy
-    never fills the disk.
+    The caller closes each stream. For an archive member that cannot be read, an error is yielded
+    instead. Pipes and archive members are copied, and so are remote files with `is_read_again`.
+    Large copies go to `temp_dir` (default: the system's temporary directory); a copy never fills
+    the disk.
 
     Raises:
-        TracekitError: when the file cannot be read. For a damaged archive, it is raised after the
-            traces that can be read.
+        TracekitError: when the file cannot be read. For a damaged archive, this is raised after
+            the readable traces.
     """
     folder = str(temp_dir or tempfile.gettempdir())
     stream = ByteStream(shown(path), _seekable(path, folder, is_read_again), progress)
@@ -242,14 +242,14 @@ def open_streams(
                 continue
             copy = copied(member.path, member.chunks, folder)
             if member.damage and not copy.tell():
-                # No bytes of the member could be read; the error about the archive says so.
+                # Nothing in the member could be read; the error about the archive says so.
                 copy.close()
                 continue
             yield ByteStream(member.path, copy, archive=stream, damage=member.damage)
 
 
 def _seekable(path: str, folder: str, is_read_again: bool) -> BinaryIO:
-    """The file, or a temporary copy of it when it is a pipe, or is to be copied."""
+    """The file, or a temporary copy if it is a pipe or should be copied."""
     with explained(f"{shown(path)}: cannot be read", OSError, ValueError):
         if path == "-":
             if sys.stdin is None:
@@ -257,7 +257,7 @@ def _seekable(path: str, folder: str, is_read_again: bool) -> BinaryIO:
             return copied(path, iter(lambda: sys.stdin.buffer.read(_COPY_BYTES), b""), folder)
         is_remote = is_url(path)
         if not is_remote and Path(path).is_dir():
-            # A directory that cannot be listed says why.
+            # Listing the directory raises the reason why it cannot be read.
             os.listdir(path)  # noqa: PTH208
         file = open_url(path) if is_remote else Path(path).open("rb")  # noqa: SIM115
         if file.seekable() and not (is_remote and is_read_again):
@@ -267,11 +267,11 @@ def _seekable(path: str, folder: str, is_read_again: bool) -> BinaryIO:
 
 
 def copied(path: str, chunks: Iterable[bytes], folder: str, *, has_name: bool = False) -> BinaryIO:
-    """A temporary copy of the chunks, removed when it is closed: in memory when small, unless
+    """A temporary copy of the chunks, removed when closed. Small copies stay in memory, unless
     `has_name`.
 
     Raises:
-        TracekitError: when it does not fit on the disk.
+        TracekitError: when the copy does not fit on the disk.
     """
     if has_name:
         file: Any = tempfile.NamedTemporaryFile(dir=process_folder(folder))  # noqa: SIM115
@@ -291,10 +291,10 @@ def copied(path: str, chunks: Iterable[bytes], folder: str, *, has_name: bool = 
             except OSError as error:
                 raise TracekitError(
                     f"{path}: its temporary copy does not fit in {folder} "
-                    f"({error.strerror}): name a larger directory for temporary files"
+                    f"({error.strerror}): choose a larger directory (--temp-dir)"
                 ) from error
     except BaseException:
-        # Closing flushes the copy, which fails when the disk is full.
+        # Closing flushes the copy, which fails if the disk is full.
         with suppress(OSError):
             copy.close()
         raise

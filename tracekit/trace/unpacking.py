@@ -1,8 +1,8 @@
-"""Compressed files and tar archives -> their readable text and traces.
+"""Reads the text of compressed files and the traces in tar archives.
 
-tarfile parses the headers of archives. This module walks from one header to the next, because
-tarfile's own walk follows what headers claim (sizes, sparse maps, chains of long names) without
-limit, and stops early without an error.
+tarfile parses the archives' headers. This module walks from header to header itself, because
+tarfile trusts headers without limit (sizes, sparse maps, chains of long names) and stops early
+without an error.
 https://pubs.opengroup.org/onlinepubs/9799919799/utilities/pax.html
 """
 
@@ -33,30 +33,29 @@ _ZSTD_WINDOW_BYTES = 128 << 20
 _ZSTD_OPTIONS: dict[int, int] = {
     zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_BYTES.bit_length() - 1
 }
-# Decompress the last bytes last, so that a wrong checksum does not lose the text before it.
+# Decompress the last bytes separately, so that a wrong checksum does not lose the text before it.
 _TRAILER_BYTES = 8
-# Stop after this much compressed data without any text: empty members, endless headers.
+# Stop after this much compressed data without text (empty members, endless headers).
 _SILENT_BYTES = 4 << 20
 # Search this much of a file for the start of compressed data.
 HEAD_BYTES = 64 << 10
 # A gzip header with deflate and no reserved flag; a zstd frame, or a skippable one (RFC 8878).
 _MAGIC = re.compile(rb"(\x1f\x8b\x08[\x00-\x1f])|(\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18)")
 _JSON_BEGINS = (b"{", b"[", b" ", b"\t", b"\r", b"\n", b"\xef\xbb\xbf")
-# Names of files with annotations of graphs' nodes: PyTorch's own, or the trace's with an ending.
+# Names of files with graph annotations: PyTorch's, or the trace's name with an ending.
 ANNOTATIONS = re.compile(
     r"(kernel_annotations.*|(?P<trace>.+)\.annotations)\.(json|pkl|pickle)(\.gz|\.zst)?"
 )
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 _READ_BYTES = 1 << 20
 _BUFFER_BYTES = 64 << 10
-# Skip a header that describes the next member (its long name, its pax records) above this size.
+# Skip larger headers that describe the next member (its long name, its pax records).
 _EXTRA_BYTES = 1 << 20
 _ZERO_BLOCK = bytes(BLOCKSIZE)
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
 _EXTRAS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX, tarfile.XGLTYPE)
 _PAX_RECORD = re.compile(rb"(\d{1,9}) ([^=\n]+)=")
-# Offset of the flag that says another block of the sparse map follows: in the header, and in each
-# such block.
+# Offset of the flag for another block of the sparse map: in the header, and in each such block.
 _SPARSE_CONTINUES, _SPARSE_GOES_ON = 482, 504
 _KINDS = {
     tarfile.SYMTYPE: "symbolic link",
@@ -86,39 +85,39 @@ class _Raw(io.RawIOBase):
 
 
 def buffered(stream: Readable) -> io.BufferedReader:
-    """The stream, for many short reads."""
+    """The stream, buffered for many short reads."""
     return io.BufferedReader(_Raw(stream), _BUFFER_BYTES)
 
 
 class DamagedError(Exception):
-    """Says why the rest of the data cannot be decompressed."""
+    """The rest of the data cannot be decompressed; the message says why."""
 
 
 class Codec(Struct, frozen=True):
     """A compressed format. Reading `piece_bytes` at a time bounds the memory for its text."""
 
     piece_bytes: int
-    # Makes a function that opens a decompressor; each member or frame gets its own.
+    # Returns a function that opens a decompressor; each member or frame needs a new one.
     opener: Callable[[], Callable[[], Any]]
 
 
-# A byte of deflate grows to 1 kB at most, four bytes of zstd to 128 kB. isal is four times as fast
-# as zlib.
+# One byte of deflate expands to at most 1 kB, four bytes of zstd to 128 kB. isal is four times as
+# fast as zlib.
 _GZIP = Codec(16 << 10, lambda: partial(isal_zlib.decompressobj, wbits=_GZIP_WINDOW))
 _ZSTD = Codec(1 << 10, lambda: partial(zstd.ZstdDecompressor, options=_ZSTD_OPTIONS))
 
 
 def codec_of(head: bytes) -> tuple[Codec, int] | None:
-    """The codec of a file that begins with `head`, and the offset of the compressed data; None for
+    """The codec of a file that starts with `head`, and the offset of the compressed data; None:
     text."""
     if head.startswith(_JSON_BEGINS):
         return None
-    found = _MAGIC.search(head)
-    return None if found is None else (_GZIP if found[1] else _ZSTD, found.start())
+    match = _MAGIC.search(head)
+    return None if match is None else (_GZIP if match[1] else _ZSTD, match.start())
 
 
 class Decompressed:
-    """The text of compressed data: all its members or frames, one after the other."""
+    """The text of compressed data: all its members or frames in order."""
 
     def __init__(self, raw: Readable, codec: Codec) -> None:
         self._parts = _decompress(raw, codec)
@@ -140,9 +139,9 @@ class Decompressed:
             self._error = error
         if self._error is not None and not data:
             raise self._error
-        found = bytes(data[:size])
+        text = bytes(data[:size])
         del data[:size]
-        return found
+        return text
 
 
 def _decompress(raw: Readable, codec: Codec) -> Iterator[bytes]:
@@ -158,7 +157,7 @@ def _decompress(raw: Readable, codec: Codec) -> Iterator[bytes]:
             silent += len(chunk)
             while data:
                 if member.eof:
-                    # Zeros may pad a file.
+                    # A file may be padded with zeros.
                     data = data.lstrip(b"\0")
                     if not data:
                         break
@@ -183,7 +182,7 @@ def _reason(error: Exception) -> str:
 
 
 class Stream(Protocol):
-    """A file to read; `damage` says why it ended early, if it did."""
+    """A file to read; `damage` says why it ended early, if so."""
 
     path: str
     damage: str | None
@@ -192,9 +191,9 @@ class Stream(Protocol):
 
 
 class Member(Struct):
-    """A trace in an archive. Read all its chunks before asking for the next member.
+    """A trace in an archive. Read all its chunks before requesting the next member.
 
-    `damage` is set once the chunks are read, if the trace is cut off.
+    `damage` is set after the chunks are read, if the trace is truncated.
     """
 
     path: str
@@ -203,7 +202,7 @@ class Member(Struct):
 
 
 class _Extra(Struct):
-    """What extra headers say about the next member; it overrides the member's own header."""
+    """Extra headers' data on the next member, which override the member's own header."""
 
     name: bytes | None = None
     size: int | None = None
@@ -216,17 +215,17 @@ def is_archive(head: bytes) -> bool:
 
 
 def members(stream: Stream, endings: tuple[str, ...]) -> Iterator[Member | TracekitError]:
-    """The traces of an archive, whose names have one of these endings; an error takes the place of
-    a trace that cannot be read.
+    """The traces in an archive: members with one of these endings. For a trace that cannot be read,
+    an error is yielded instead.
 
     Raises:
-        TracekitError: after the last trace, when the archive is damaged or holds no trace.
+        TracekitError: after the last trace, if the archive is damaged or contains no trace.
     """
     return _Walk(stream, endings).members()
 
 
 class _Walk:
-    """Goes through an archive once, front to back."""
+    """Walks through an archive once, front to back."""
 
     def __init__(self, stream: Stream, endings: tuple[str, ...]) -> None:
         self._stream = stream
@@ -236,7 +235,7 @@ class _Walk:
         self._is_lost = False
 
     def members(self) -> Iterator[Member | TracekitError]:
-        found, extra = False, _Extra()
+        is_any, extra = False, _Extra()
         while block := self._read(BLOCKSIZE):
             if block == _ZERO_BLOCK:
                 continue
@@ -249,11 +248,11 @@ class _Walk:
                 if extra.name is not None:
                     name = extra.name.decode("utf-8", "surrogateescape")
                 if name.endswith(self._endings) and not header.isdir():
-                    found = True
+                    is_any = True
                     yield from self._trace(f"{self._stream.path}/{name}", header, extra)
                 else:
                     if name.endswith(ARCHIVES) and header.isreg():
-                        found = True
+                        is_any = True
                         yield TracekitError(
                             f"{self._stream.path}/{name}: is an archive in an archive: unpack it "
                             "to load its traces"
@@ -263,11 +262,11 @@ class _Walk:
         reason = self._stream.damage or self._damage
         if reason:
             raise TracekitError(f"{self._stream.path}: is a damaged archive: {reason}")
-        if not found:
+        if not is_any:
             raise TracekitError(f"{self._stream.path}: this archive contains no trace")
 
     def _header(self, block: bytes) -> TarInfo | None:
-        """The header in `block`, or None: then the walk goes on until it finds the next header."""
+        """The header in `block`; None: the walk continues to the next header."""
         if self._is_lost and not is_archive(block):
             return None
         try:
@@ -342,7 +341,7 @@ class _Walk:
 
 
 def _size(header: TarInfo, extra: _Extra) -> int:
-    """The bytes of a member's content: 0 for links and the like, whatever their headers say."""
+    """The size of a member's content; 0 for links and the like, whatever their headers say."""
     if not header.isreg() and header.type in tarfile.SUPPORTED_TYPES:
         return 0
     return header.size if extra.size is None else extra.size
@@ -355,7 +354,7 @@ def _read_pax(text: bytes, extra: _Extra) -> bool:
         record = _PAX_RECORD.match(text, at)
         end = at + int(record[1]) if record else 0
         if record is None or end <= record.end() or text[end - 1 : end] != b"\n":
-            # Zeros may pad the block.
+            # The block may be padded with zeros.
             return not text[at:].strip(b"\0")
         key, value = record[2], text[record.end() : end - 1]
         if key == b"path":

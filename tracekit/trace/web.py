@@ -1,7 +1,7 @@
-"""HTTP: how long a call may take, and how much it may answer.
+"""HTTP with limits on the time of calls and the size of answers.
 
-Files are read by fsspec's client (aiohttp), which the extra `remote` brings; short calls by urllib.
-No answer is decoded on the way: what is compressed is decompressed as any file is.
+Files are read by fsspec's client (aiohttp, from the extra `remote`), short calls use urllib.
+Neither decodes answers: compressed data is decompressed like any file.
 """
 
 from __future__ import annotations
@@ -17,47 +17,47 @@ from urllib.parse import urlsplit
 
 from tracekit.errors import StorageError, TracekitError, reason_of
 
-# A call ends after this time in all, or this time without a byte.
+# Timeouts of a call: total, and without receiving a byte.
 CALL_S = 600
 SILENCE_S = 30
-# A file is read block by block, so that no single answer is as long as this.
+# Files are read block by block, so answers stay below this size.
 MOST_ANSWERED_BYTES = 64 << 20
-# What is read of the answer to a short call.
+# The number of bytes read from the answer to a short call.
 _SHORT_BYTES = 64 << 10
 
 
 class Answer(NamedTuple):
-    """The answer to a short call: its status, and the first line of its text or its reason."""
+    """The answer to a short call: its status, and the first line of its text or reason."""
 
     status: int
     says: str
 
 
 def ask(url: str, path: str, timeout_s: float, body: Mapping[str, Any] | None = None) -> Answer:
-    """Calls `path` of the server at `url`, with a body as JSON by POST.
+    """Calls `path` on the server at `url`; a body is sent as JSON by POST.
 
-    The whole call takes at most `timeout_s`, and only the beginning of the answer is read.
+    The whole call takes at most `timeout_s`, and only the start of the answer is read.
 
     Raises:
-        TracekitError: when that is not the address of a server.
-        StorageError: when there is no answer in this time.
+        TracekitError: when `url` is not a server's address.
+        StorageError: when there is no answer in time.
     """
     require_address(url)
-    found: list[Answer | Exception] = []
+    results: list[Answer | Exception] = []
 
     def call() -> None:
         try:
-            found.append(_answer(f"{url.rstrip('/')}/{path}", timeout_s, body))
+            results.append(_answer(f"{url.rstrip('/')}/{path}", timeout_s, body))
         except (OSError, HTTPException, ValueError) as error:
-            found.append(error)
+            results.append(error)
 
-    # The timeout of a socket is for each byte: a server that sends one now and then never ends.
+    # A socket's timeout applies to each byte, so a slow sender would never time out.
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
     thread.join(timeout_s)
-    if not found:
+    if not results:
         raise StorageError(f"{url}: cannot be reached: no answer within {timeout_s:g} s")
-    (answer,) = found
+    (answer,) = results
     if isinstance(answer, Exception):
         reason = getattr(answer, "reason", None) or reason_of(answer)
         raise StorageError(f"{url}: cannot be reached: {reason}") from answer
@@ -72,12 +72,12 @@ def _answer(url: str, timeout_s: float, body: Mapping[str, Any] | None) -> Answe
     except urllib.error.HTTPError as error:
         opened = error
     with opened:
-        said = opened.read(_SHORT_BYTES).decode(errors="replace").strip().partition("\n")[0]
-        return Answer(opened.status, said or opened.reason)
+        first_line = opened.read(_SHORT_BYTES).decode(errors="replace").strip().partition("\n")[0]
+        return Answer(opened.status, first_line or opened.reason)
 
 
 def require_address(url: str) -> None:
-    """Raises TracekitError unless this is the address of a server, without a user."""
+    """Raises TracekitError unless this is a server's address without a user name."""
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -87,26 +87,26 @@ def require_address(url: str) -> None:
     if not is_address:
         raise TracekitError(f"{url}: is not the address of a server, such as http://localhost:8000")
     if "@" in parts.netloc:
-        raise TracekitError(f"{url}: give the server's address without a user and a password")
+        raise TracekitError(f"{url}: give the server's address without user name and password")
 
 
 async def session(**settings: Any) -> Any:
-    """A session of aiohttp within the limits, for fsspec."""
+    """An aiohttp session with these limits, for fsspec."""
     import aiohttp
 
     class Limited(aiohttp.ClientResponse):
         async def read(self) -> bytes:
             if self._body is None:
-                found = bytearray()
+                body = bytearray()
                 async for chunk in self.content.iter_any():
-                    found += chunk
-                    if len(found) > MOST_ANSWERED_BYTES:
+                    body += chunk
+                    if len(body) > MOST_ANSWERED_BYTES:
                         self.close()
                         raise TracekitError(
-                            f"{self.url}: answers with more than {MOST_ANSWERED_BYTES >> 20} MB at "
-                            "once: download it first"
+                            f"{self.url}: the answer has more than {MOST_ANSWERED_BYTES >> 20} MB: "
+                            "download the file first"
                         )
-                self._body = bytes(found)
+                self._body = bytes(body)
             return self._body
 
     return aiohttp.ClientSession(

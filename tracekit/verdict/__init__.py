@@ -1,1 +1,1 @@
-"""What bounds a run and why: judges facts from queries and replays."""
+"""Judges what bounds a run and why, from the results of queries and replays."""

@@ -1,4 +1,4 @@
-"""What a verdict is made from, and what a doubt about it is."""
+"""The case that a verdict is built from, and doubts about it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Basis(Struct, frozen=True):
     evidence: Evidence
     thresholds: Thresholds
     bound: Bound | None = None
-    """What bounds the window by its replays; None: no device was recorded, or there is nothing to
-    replay."""
+    """The window's bound according to replays; None: no device was recorded, or there is nothing
+    to replay."""
 
     @property
     def period(self) -> Period:
@@ -27,38 +27,38 @@ class Basis(Struct, frozen=True):
         return self.evidence.period
 
     def finding(self, code: str) -> Finding | None:
-        """The trace's finding of this code."""
-        return next((each for each in self.evidence.health if each.code == code), None)
+        """The trace's finding with this code."""
+        return next((finding for finding in self.evidence.health if finding.code == code), None)
 
 
 class Case(Basis, frozen=True, kw_only=True):
-    """A verdict in the making, and what it rests on. Refinements and doubts are functions of it."""
+    """An unfinished verdict and what it rests on: the input of refinements and doubts."""
 
     verdict: Verdict
-    """As the refinements so far leave it."""
+    """The verdict after the refinements so far."""
 
 
 class Doubt(Struct, frozen=True):
     """Something that lowers the confidence of a verdict."""
 
     code: str
-    """Its name; of the recorder's, the finding's code."""
+    """The doubt's name; for doubts about the recorder, the finding's code."""
     says: Callable[[Case], str | None]
-    """Its sentence; None: the case is not doubtful in this way."""
+    """Returns the sentence; None: the doubt does not apply."""
     turns: bool | Callable[[Case], bool] = False
-    """Whether it could turn the verdict: such doubts come first, as a screen may have room for
-    one."""
+    """Whether it could change the verdict. Such doubts come first, since the first screen may show
+    only one."""
     caps: str | Callable[[Case], str | None] | None = None
-    """The highest confidence that it leaves; `none`: the regime is unknown; None: one level less
+    """The highest confidence with this doubt; `none`: the regime is unknown; None: one level lower
     than without it."""
     stated: bool = False
-    """The first sentence or the margin says it, so its sentence is not given again."""
+    """Whether the first sentence or the margin already says it, so its sentence is not repeated."""
     if_sure: bool = False
-    """It matters only if nothing else is doubtful."""
+    """Whether it matters only if there are no other doubts."""
     unless: tuple[str, ...] = ()
-    """Codes of doubts before it that say more."""
+    """Codes of earlier doubts that say more."""
     of_recorder: bool = False
-    """It is about what the recorder left out or added, so it also matters where the regime is
-    unknown, and comes before the reasons."""
+    """Whether it is about missing or added data in the recording. Such a doubt also matters if the
+    regime is unknown, and comes before the reasons."""
     opens: bool = False
-    """Of the recorder's: it may come before the first sentence."""
+    """Whether a doubt about the recorder may come before the first sentence."""

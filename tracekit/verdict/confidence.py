@@ -1,4 +1,4 @@
-"""How sure a verdict is: what the doubts of tracekit/verdict/doubts.py leave of its confidence."""
+"""A verdict's confidence, lowered by the doubts in tracekit/verdict/doubts.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracekit.verdict.doubts import DOUBTS, FEW_OPS
 from tracekit.verdict.model import FoundDoubt, Verdict
 from tracekit.verdict.regime import UNKNOWN
 
-# From the surest down.
+# From highest to lowest.
 LEVELS = ("high", "medium", "low")
 # In ascending order; `none` belongs to an unknown regime.
 _ASCENDING = ("none", *reversed(LEVELS))
@@ -24,69 +24,69 @@ _MOST, _FEWEST = 6, 4
 
 
 class _Found(Struct, frozen=True):
-    """A doubt that a case has."""
+    """A doubt that applies to a case."""
 
     doubt: Doubt
     sentence: str
     leaves: str | None
-    """The highest confidence that it leaves; None: one level less."""
+    """The highest confidence with this doubt; None: one level lower."""
     turns: bool
 
 
 def with_doubts(case: Case) -> Verdict:
-    """The verdict with the confidence that its doubts leave, and a sentence for each. The
-    recorder's come before the regime, or, if one leaves nothing of it, in its place."""
-    verdict, found = case.verdict, _found(case)
-    if blocking := [each for each in found if each.leaves == "none"]:
+    """The verdict with its confidence lowered by doubts, and a sentence for each. Doubts about the
+    recorder come before the regime, or replace it if they make it unknown."""
+    verdict, applying = case.verdict, _found(case)
+    if blocking := [each for each in applying if each.leaves == "none"]:
         return _without_regime(case, blocking)
-    listed = [each for each in found if not each.doubt.stated]
+    listed = [each for each in applying if not each.doubt.stated]
     recorded = [each for each in listed if each.doubt.of_recorder]
-    own = sorted(
+    sure = sorted(
         (each for each in listed if not each.doubt.of_recorder), key=lambda each: not each.turns
     )
     first = next((each for each in recorded if each.doubt.opens), None)
-    reasons = verdict.why[: max(_FEWEST, _MOST - len(own))]
-    # How long ops take without the profiler matters less than how few they are.
-    is_few = any(each.doubt.code == FEW_OPS for each in own)
-    level = _left(case, found)
-    # What leaves the highest confidence is said, and is no doubt of a verdict that has it.
+    reasons = verdict.why[: max(_FEWEST, _MOST - len(sure))]
+    # The ops' time without the profiler matters less than their small number.
+    is_few = any(each.doubt.code == FEW_OPS for each in sure)
+    level = _left(case, applying)
+    # A finding that leaves the highest confidence is reported, but is not a doubt.
     lowering = [each for each in recorded if each.leaves != level or level != LEVELS[0]]
-    doubts = [*own, *lowering] if is_few else [*lowering, *own]
+    doubts = [*sure, *lowering] if is_few else [*lowering, *sure]
     return replace(
         verdict,
         headline=f"{first.sentence} {verdict.headline}" if first else verdict.headline,
         confidence=level,
-        why=[*_sentences(recorded), *reasons, *_sentences(own)][:_MOST],
+        why=[*_sentences(recorded), *reasons, *_sentences(sure)][:_MOST],
         try_next=[*_advice(recorded), *verdict.try_next],
         doubts=_sentences(doubts),
         lowered_by=[
             FoundDoubt(each.doubt.code, each.sentence, each.doubt.stated or each is first)
-            for each in (*doubts, *(each for each in found if each.doubt.stated))
+            for each in (*doubts, *(each for each in applying if each.doubt.stated))
         ],
     )
 
 
 def _found(case: Case) -> list[_Found]:
-    found: list[_Found] = []
+    doubts: list[_Found] = []
     is_judged = case.verdict.regime != UNKNOWN and case.verdict.margin is not None
     for doubt in DOUBTS:
         if not (doubt.of_recorder or is_judged):
             continue
-        others = [each for each in found if not each.doubt.of_recorder]
+        others = [each for each in doubts if not each.doubt.of_recorder]
         if doubt.if_sure and _left(case, others) != LEVELS[0]:
             continue
-        if any(each.doubt.code in doubt.unless for each in found):
+        if any(each.doubt.code in doubt.unless for each in doubts):
             continue
         sentence = doubt.says(case)
         if sentence is not None:
             leaves = doubt.caps(case) if callable(doubt.caps) else doubt.caps
             turns = doubt.turns(case) if callable(doubt.turns) else doubt.turns
-            found.append(_Found(doubt, sentence, leaves, turns))
-    return found
+            doubts.append(_Found(doubt, sentence, leaves, turns))
+    return doubts
 
 
 def _left(case: Case, found: Sequence[_Found]) -> str:
-    """The confidence that these doubts leave."""
+    """The confidence with these doubts."""
     if case.verdict.regime == UNKNOWN:
         return "none"
     lower = sum(each.leaves is None for each in found)
@@ -95,8 +95,8 @@ def _left(case: Case, found: Sequence[_Found]) -> str:
 
 
 def _without_regime(case: Case, blocking: Sequence[_Found]) -> Verdict:
-    """The verdict where the recorder's faults leave no regime. The remaining reasons and prices are
-    only about the work that happened to be recorded."""
+    """The verdict if faults in the recording make the regime unknown. The remaining reasons and
+    prices cover only the work that happened to be recorded."""
     sentences, rest = _sentences(blocking), case.verdict.why[:1]
     if forbids_verdicts(case.evidence.health):
         rest = []

@@ -1,7 +1,8 @@
-"""What lowers the confidence of a verdict: `DOUBTS`, a row for each.
+"""Doubts, which lower a verdict's confidence: `DOUBTS` has one row each.
 
-A new doubt is a function of the case, its row, and a case in tests/verdict/cases/doubts.py. The
-rows of the recorder's faults are in tracekit/verdict/recorder.py.
+A new doubt needs a function of the case, its row, and a test case in
+tests/verdict/cases/doubts.py. The rows for faults in the recording are in
+tracekit/verdict/recorder.py.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from tracekit.verdict.windows import (
 FEW_OPS = "few_ops"
 
 
-# -- how clear it is -------------------------------------------------------------------------------
+# -- how clear the verdict is
+# -------------------------------------------------------------------------------
 
 
 def _is_not_plain(case: Case) -> str | None:
@@ -63,7 +65,7 @@ def _overlaps_streams(case: Case) -> str | None:
     gpu, gains, bound = case.period.gpu, case.period.gains, case.bound
     if gpu is None or gains is None or bound is None:
         return None
-    # A recorder's estimated cost may be longer than the time in which the device idles.
+    # A recorder's estimated cost may exceed the device's idle time.
     is_beyond = steady_busy_ns(gpu, gains) > gains.window_ns
     if not bound.is_capped or is_beyond:
         return None
@@ -160,30 +162,30 @@ def _stands_alone(case: Case) -> str | None:
 
 
 def _has_two_states(case: Case) -> str | None:
-    """Passes of two lengths, far apart: the run changed while it was recorded. Passes are the
-    host's: where it runs ahead of a busy device, they last as long as its queue lets them. Several
-    passes in each marked step are parts of it."""
+    """Passes with two very different lengths: the run changed while it was recorded. Passes are
+    measured on the host: if it runs ahead of a busy device, the queue limits them. Several passes
+    in each marked step are parts of the step."""
     launch, repetition = case.evidence.launch, case.evidence.repetition
     if case.verdict.regime == COMPUTE and launch is not None and launch.queue_depth_p50 > 1:
         return None
-    found = sorted((repetition and repetition.pass_lengths) or [])
-    if repetition is not None and 1 < repetition.steps <= len(found) / 2:
+    lengths = sorted((repetition and repetition.pass_lengths) or [])
+    if repetition is not None and 1 < repetition.steps <= len(lengths) / 2:
         return None
-    apart = [after / max(1, before) for before, after in pairwise(found)]
+    apart = [after / max(1, before) for before, after in pairwise(lengths)]
     if not apart or max(apart) < case.thresholds.one_range_ratio:
         return None
     at = apart.index(max(apart)) + 1
-    if min(at, len(found) - at) < 2:
+    if min(at, len(lengths) - at) < 2:
         return None
     states = (
         f"{len(part)} take {' to '.join(dict.fromkeys((duration(part[0]), duration(part[-1]))))}"
-        for part in (found[:at], found[at:])
+        for part in (lengths[:at], lengths[at:])
     )
     return f"The passes are not alike: {', '.join(states)}."
 
 
 def _is_uneven(case: Case) -> str | None:
-    """A step in which the same work took the device far less time than in the judged one."""
+    """A step whose same work took the device far less time than the judged step's."""
     gpu, window = case.period.gpu, case.period.window
     if gpu is None or window.kind != "step":
         return None
@@ -222,7 +224,7 @@ def _steps_differ(case: Case) -> str | None:
 
 
 def _is_unrecorded(case: Case) -> str | None:
-    """Short stretches in which nothing was recorded count as Python's; that is a guess."""
+    """Short stretches without records are assumed to be Python."""
     verdict, period = case.verdict, case.period
     if verdict.bottleneck == UNRECORDED:
         return "Where nothing was recorded, the host may have worked or waited: nobody knows."
@@ -239,7 +241,7 @@ def _is_unrecorded(case: Case) -> str | None:
         return None
     saved = period.gains.removed.get("python") if period.gains else None
     if period.gains and saved:
-        # The rest was in longer stretches.
+        # The rest is in longer stretches.
         guessed = min(guessed, round(saved * period.gains.window_ns))
     return f"For {duration(guessed)} of it nothing was recorded on the thread: Python is a guess."
 
@@ -260,17 +262,17 @@ def _has_other_clock(case: Case) -> str | None:
 
 
 def _limit_is_open(case: Case) -> str | None:
-    """On a host without a device: shapes do not show whether math or memory limits the work."""
+    """Without a device: shapes do not show whether math or memory limits the work."""
     host = case.period.host
     if case.period.gpu is not None or host is None:
         return None
     if case.verdict.bottleneck not in ("math", "memory-bandwidth"):
         return None
-    known = host.math_ns + host.memory_ns
-    if abs(host.math_ns - host.memory_ns) > host.compute_ns - known:
+    known_ns = host.math_ns + host.memory_ns
+    if abs(host.math_ns - host.memory_ns) > host.compute_ns - known_ns:
         return None
     how = "" if case.evidence.shaped else " ({no_shapes})"
-    part = f"only {share(known, host.compute_ns)}" if known else "none"
+    part = f"only {share(known_ns, host.compute_ns)}" if known_ns else "none"
     return (
         f"Recorded shapes tell math from memory for {part} of the compute operators' time: the "
         f"limit could be the other{how}."
@@ -278,7 +280,7 @@ def _limit_is_open(case: Case) -> str | None:
 
 
 def _may_hide_work(case: Case) -> str | None:
-    """A call to another worker need not block its thread: unrecorded work may go on."""
+    """A call to another worker may not block its thread, so unrecorded work may continue."""
     bottleneck, host = case.verdict.bottleneck, case.period.host
     if bottleneck != "communication" or host is None or not waits_for_workers(host):
         return None
@@ -288,11 +290,12 @@ def _may_hide_work(case: Case) -> str | None:
     )
 
 
-# -- what the trace's health tells -----------------------------------------------------------------
+# -- findings about the trace's health
+# -----------------------------------------------------------------
 
 
 def _noted(code: str, sentence: str, finding: str = "") -> Doubt:
-    """A doubt because of a finding, by default the one of its code."""
+    """A doubt raised by a finding, by default the one with the doubt's code."""
     return Doubt(code, lambda case: sentence if case.finding(finding or code) else None)
 
 
@@ -303,13 +306,13 @@ def _slowed_host(case: Case) -> str | None:
 
 
 def _unlinked(case: Case) -> str | None:
-    """The device waits long, in the judged window, for ops of unknown launch: the host may have
+    """The device waits long in the judged window for ops whose launch is unknown: the host may have
     been late."""
     idle, least_ns = case.period.idle, case.thresholds.doubtful_share
     if idle is None or idle.unlinked_ns < least_ns * case.period.window.span_ns:
         return None
-    found = case.finding("unlinked_gpu_ops")
-    return "Some GPU ops have no launch in the trace." if found else None
+    finding = case.finding("unlinked_gpu_ops")
+    return "Some GPU ops have no launch in the trace." if finding else None
 
 
 def _mostly_unlinked(case: Case) -> str | None:
@@ -320,7 +323,7 @@ def _mostly_unlinked(case: Case) -> str | None:
 
 
 DOUBTS: tuple[Doubt, ...] = (
-    # Those that do not turn the verdict keep this order.
+    # Doubts that do not change the verdict keep this order.
     Doubt(FEW_OPS, _are_few, turns=True, caps="low"),
     Doubt("other_ranks", _may_wait_for_ranks, turns=_communicates_beyond_margin,
           caps=lambda case: "low" if _communicates_beyond_margin(case) else None),

@@ -1,4 +1,4 @@
-"""The verdict on a trace, in sentences. tracekit/verdict/regime.py judges, doubts.py doubts."""
+"""The verdict on a trace, in sentences. The regime comes from regime.py, doubts from doubts.py."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ _NOTHING = ("The trace has neither GPU ops nor operators", ": there is nothing t
 _SNAPSHOT = (
     "This is a memory snapshot", ": it tells who holds memory, and nothing of where time goes"
 )  # fmt: skip
-# Causes of which the host's time is waiting.
+# Causes for which the host's time is waiting.
 _WAITING = ("sync", "copy")
-# Times of a device, and of its idle time: fields without `_ns`.
+# Times of a device and of its idle time: field names without `_ns`.
 _OF_GPU = ("busy", "compute", "exposed_comm", "exposed_memcpy", "idle")
 _OF_IDLE = ("host_late", "device", "unlinked", "after_last_op")
 
 
 def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
-    """The verdict on a window: what bounds it, refined by what follows from that."""
+    """The verdict on a window: its bound, refined by what follows from it."""
     evidence = without_recorder(evidence)
     basis = Basis(evidence, thresholds, _bound(evidence, thresholds))
     case = Case(evidence, thresholds, basis.bound, verdict=_judged(basis))
@@ -67,7 +67,8 @@ def _bound(evidence: Evidence, thresholds: Thresholds) -> Bound | None:
 
 
 def _judged(basis: Basis) -> Verdict:
-    """The regime and the bottleneck with their reasons; a first sentence if there is no regime."""
+    """The regime and the bottleneck with their reasons; a first sentence if the regime is
+    unknown."""
     evidence, period = basis.evidence, basis.period
     if period.gpu is not None and period.gains is not None:
         return _judge_device(basis)
@@ -88,7 +89,7 @@ def _judged(basis: Basis) -> Verdict:
 
 
 def _with_reasons(case: Case) -> Verdict:
-    """Other windows and the other side as reasons; the one for an unknown regime comes last."""
+    """Other windows and the other side as reasons; the reason for an unknown regime comes last."""
     verdict = case.verdict
     at = len(verdict.why) - (verdict.regime == UNKNOWN)
     windows = [*step_sentences(case), *window_sentences(case)]
@@ -98,7 +99,7 @@ def _with_reasons(case: Case) -> Verdict:
 
 
 def _with_next(case: Case) -> Verdict:
-    """What to record next time: a warm run first, and last what a guess was made instead of."""
+    """What to record next time: a warm run first, and last the data that was guessed."""
     verdict, gains, first, last = case.verdict, case.period.gains, [], []
     if case.finding("cold_start"):
         first = [words("next")["warm_run"]]
@@ -132,12 +133,12 @@ def _in_its_words(case: Case) -> Verdict:
 
 
 def _switched(case: Case, text: str) -> str:
-    """The text with the recorder's switches; stacks that were off cannot be switched off."""
+    """The text with the recorder's switches, without switching off stacks that were off."""
     text = in_switches_of(case.evidence.profiler, text)
     return text.replace("with_stack=False, ", "") if case.finding("no_stacks") else text
 
 
-# Each returns the verdict that follows from a case.
+# Each returns the verdict for a case.
 REFINEMENTS: tuple[Callable[[Case], Verdict], ...] = (
     _with_reasons,
     _with_next,
@@ -170,7 +171,7 @@ def _judge_device(basis: Basis) -> Verdict:
     of_idle = {f"idle_{name}": ns for name, ns in times_of(idle, _OF_IDLE).items()}
     shares = times_of(gpu, _OF_GPU) | of_idle
     fractions = {name: ns / span if span else 0.0 for name, ns in shares.items()}
-    # The most that removing math or memory saves: if it also limits all kernels of unknown limit.
+    # The upper bound on removing math or memory, if it also limits all kernels with unknown limit.
     most_ns = {name: round(gain * gains.window_ns) for name, gain in gains.removed_at_most.items()}
     saved_ns = {name: round(gain * gains.window_ns) for name, gain in _removed(evidence).items()}
     savings = [
@@ -184,7 +185,7 @@ def _judge_device(basis: Basis) -> Verdict:
     why = [f"{busy[0]}{busy[1]}."]
     regime, margin = bound.regime, bound.margin
     bottleneck = _advised(evidence, bound) or bound.bottleneck
-    # A few ops are no more than an anecdote in a long trace.
+    # A few ops do not represent a long trace.
     is_short = bool(outside(basis))
     is_short = is_short and is_few(evidence.ops, evidence.repetition, thresholds)
     if is_short or is_anecdote(bottleneck, evidence.ops, evidence.repetition, thresholds):
@@ -192,15 +193,15 @@ def _judge_device(basis: Basis) -> Verdict:
         reason = (f"Only {count} recorded, too few to represent a run", "")
         return unknown(window, why, reason, fractions, [words("next")["more_work"]], savings)
     if bottleneck is None:
-        # The largest of the window's parts, so that it can be looked up.
+        # The largest part of the window, so that users can look it up.
         ns, what = max(
             (idle.unlinked_ns, "gaps before ops of unknown launch"),
             (idle.device_ns, "gaps on the device"),
             (idle.causes.get("untraced", 0), "waits while nothing was recorded on the host"),
         )
-        known = recorded_meanwhile(evidence) if ns == idle.causes.get("untraced") else ""
-        if known:
-            what = f"waits without a call of the launching thread, in {known}"
+        activities = recorded_meanwhile(evidence) if ns == idle.causes.get("untraced") else ""
+        if activities:
+            what = f"waits without a call of the launching thread, in {activities}"
         reason = (
             f"{share(ns, span)} of the window goes to {what}, which the trace does not explain",
             ": it could turn the verdict either way",
@@ -209,15 +210,15 @@ def _judge_device(basis: Basis) -> Verdict:
         asks = ["record_launches" if has_operators else "record_calls"]
         if evidence.has_calls:
             asks = ["keep_links"]
-        if known or gpu.linked:
-            asks = ["unrecorded_waits" if known else "idle_gaps"]
+        if activities or gpu.linked:
+            asks = ["unrecorded_waits" if activities else "idle_gaps"]
         if ns == idle.causes.get("untraced") and not has_operators:
             asks = ["record_operators", *asks]
         next_ = [words("next")[ask] for ask in asks]
         return unknown(window, why, reason, fractions, next_, savings, margin)
     gained = _gain_sentences(basis, bound, bottleneck)
     agrees = REGIMES[side_by_time(gpu, idle, gains)] == regime
-    # The reason comes first: the gains, if a busy device is not the bottleneck.
+    # The main reason comes first: the gains, if a busy device is not the bottleneck.
     why = [*why, *gained] if agrees else [gained[0], *why, *gained[1:]]
     why += _limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
@@ -230,10 +231,10 @@ def _judge_device(basis: Basis) -> Verdict:
 
 
 def _advised(evidence: Evidence, bound: Bound) -> str | None:
-    """The cause that the first advice reduces, if it is why host and device take turns; or if the
-    advice saves more than removing the slower side's whole bottleneck, or than halving the host's
-    work, by taking away waits of a host that bounds the run: a replay without their time still has
-    their order."""
+    """The cause that the first advice reduces, if it makes host and device take turns; or if the
+    advice removes waits of a host that bounds the run, and thereby saves more than removing the
+    slower side's bottleneck or halving the host's work (a replay without the waits' time still
+    keeps their order)."""
     gains, advised = evidence.period.gains, evidence.advised
     if advised is None or gains is None or bound.bottleneck is None:
         return None
@@ -245,8 +246,8 @@ def _advised(evidence: Evidence, bound: Bound) -> str | None:
 
 
 def _removed(evidence: Evidence) -> dict[str, float]:
-    """What removing each cause gains, the most first; at least what the first advice against it
-    gains."""
+    """The gain from removing each cause, largest first; at least the gain of the first advice
+    against it."""
     removed, advised = removed_of(evidence.period), evidence.advised
     if advised in _WAITING:
         removed[advised] = max(removed.get(advised, 0.0), evidence.advised_share)
@@ -296,7 +297,7 @@ def _gain_sentences(basis: Basis, bound: Bound, bottleneck: str) -> list[str]:
             if name != bottleneck and gain >= thresholds.named_gain
         ][:3]
         rest = f" Removing other causes: {', '.join(others)}." if others else ""
-        # Where kernels of unknown limit may count as well, the next sentence gives the bound.
+        # If kernels with unknown limit may count too, the next sentence gives the bound.
         at_most = "" if gains.removed_at_most.get(bottleneck, 0.0) > saved else "at most "
         sentences.append(
             f"Removing {bottleneck} would save {at_most}{percent(saved)} "
@@ -306,12 +307,12 @@ def _gain_sentences(basis: Basis, bound: Bound, bottleneck: str) -> list[str]:
 
 
 def _lesser_sentences(case: Case) -> list[str]:
-    """How far the other side is from bounding the window, and how launches reach the device."""
+    """The other side's distance from bounding the window, and how launches reach the device."""
     evidence, thresholds, bound = case.evidence, case.thresholds, case.bound
     launch, gains, flip = evidence.launch, evidence.period.gains, evidence.flip
     assert gains is not None and bound is not None
     is_host, sentences = bound.side == "host", []
-    if flip is not None and flip <= thresholds.told_flip and not bound.by_time:
+    if flip is not None and flip <= thresholds.report_flip_up_to and not bound.by_time:
         side, other = ("host", "GPU") if is_host else ("GPU", "host")
         sentences.append(
             f"The {other} becomes the bottleneck only if the {side} gets about "
@@ -361,7 +362,7 @@ def _launch_sentence(launch: Launch, thresholds: Thresholds) -> str:
         meaning = f": work queues up before it runs ({waiting:,} ahead)"
     else:
         spent = f"{duration(call)} of it" if call < delay else "all of it"
-        # Neither the queue nor the call explains a delay that is longer than a launch takes.
+        # Neither the queue nor the call explains a delay longer than a launch.
         late = ": the device waits when work arrives" if delay <= thresholds.wait_ns else ""
         meaning = f" with an empty queue, {spent} in the call{late}"
     calls = "launch" if launch.count == 1 else "launches"

@@ -18,7 +18,7 @@ from tracekit.verdict.regime import OVERHEAD, UNKNOWN, weigh
 
 # As queries/host/cpu_time.sql names it.
 _METRICS = "metrics of CUPTI"
-# Times of a host thread: fields without `_ns`.
+# Times of a host thread: field names without `_ns`.
 _WORK = ("compute", "communication")
 _OVERHEADS = (
     "dispatch", "view", "allocation", "python", "input", "compilation", "runtime", "untraced",
@@ -34,18 +34,18 @@ def unknown(
     savings: Sequence[Saving] = (),
     margin: float | None = None,
 ) -> Verdict:
-    """The verdict that the regime is unknown. The last reason says why: the part that the first
-    sentence gives, and the rest."""
-    said, rest = reason
-    headline = f"The trace does not tell what holds this run up: {lowered(said)}"
+    """The verdict that the regime is unknown. The last reason says why: the part in the first
+    sentence, and the rest."""
+    sentence, rest = reason
+    headline = f"The trace does not tell what holds this run up: {lowered(sentence)}"
     return Verdict(
-        headline, UNKNOWN, None, "none", window, shares, [*why, f"{said}{rest}."], [*savings],
+        headline, UNKNOWN, None, "none", window, shares, [*why, f"{sentence}{rest}."], [*savings],
         margin, [*next_],
     )  # fmt: skip
 
 
 def times_of(found: Gpu | Idle | HostThread, names: Sequence[str]) -> dict[str, int]:
-    """Fields that end in `_ns`, by their names without it."""
+    """Fields that end in `_ns`, by name without the suffix."""
     return {name: getattr(found, f"{name}_ns") for name in names}
 
 
@@ -61,7 +61,7 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
         f"busiest thread ({duration(host.compute_ns)} of {duration(span)})."
     ]
     if host.launches or host.device_evidence:
-        # Beside a device, what its operators take on the host is dispatch.
+        # If there is a device, operators' host time is dispatch.
         taken_ns = host.compute_ns + host.dispatch_ns + host.view_ns
         why = [
             f"The trace has no GPU ops. Dispatching operators took {share(taken_ns, span)} of its "
@@ -141,8 +141,8 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
 def _judge_late_host(
     window: Window, host: HostThread, fractions: dict[str, float], why: list[str]
 ) -> Verdict:
-    """The verdict if the device was not recorded, but had hardly anything left to do once the host
-    had launched everything. So the host was late, and the time of its operators is dispatch."""
+    """The verdict if the device was not recorded, but had little left to do once the host had
+    launched everything. So the host was late, and its operators' time is dispatch."""
     assert host.last_wait_ns is not None
     why.append(
         f"The device was not recorded, but the last of the host's waits for it takes "
@@ -165,13 +165,13 @@ def _judge_late_host(
 
 
 def _lost_kernels(host: HostThread) -> str:
-    """What to do about launches without kernels: recording the GPU was on, or no launch would be in
-    the trace."""
+    """What to do about launches without kernels: GPU recording was on, since the trace has
+    launches."""
     return words("next")["metrics" if _METRICS in (host.device_evidence or "") else "lost_kernels"]
 
 
 def _limit(host: HostThread, thresholds: Thresholds) -> str:
-    """What limits the work; math if too little is known."""
+    """The limit of the work; math if too little is known."""
     if host.communication_ns > host.compute_ns:
         return "communication"
     is_known = host.math_ns + host.memory_ns >= thresholds.shaped_work_share * host.compute_ns

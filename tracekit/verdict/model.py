@@ -1,7 +1,7 @@
-"""The analysis of one trace: the answers of queries, and the verdict that follows from them. The
-verdict of a run of several ranks.
+"""The analysis of a trace: the answers of queries and the verdict; and the verdict on a run of
+several ranks.
 
-The structs here are the JSON of `tracekit analyze --json`, key for key.
+The structs define the JSON of `tracekit analyze --json`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tracekit.replay.model import Causal
 from tracekit.thresholds import Thresholds
 
 SCHEMA = "tracekit/analysis/1"
-# The queries whose answers the verdict of a run holds; `--explain` prints them.
+# The queries whose answers are in the verdict on a run; `--explain` prints them.
 RUN_QUERIES = ("collective_members", "link_bandwidth", "rank_clocks")
 
 
 class Saving(Struct, frozen=True):
-    """How much shorter the window would be without a cause.
+    """The decrease of the window's length without a cause.
 
     With GPU ops: the window's length minus its length in a replay that removes the cause's work and
     the waits in its calls (tracekit/replay/changes.py). Without GPU ops: the cause's time on the
@@ -45,27 +45,27 @@ class Saving(Struct, frozen=True):
     """
 
     remove: str
-    """The cause of time that is removed."""
+    """The removed cause."""
     saves_at_most_ns: int
-    """How much shorter the window would be."""
+    """The upper bound on the saving."""
     with_unknown_limits_ns: int | None = None
-    """For math and memory-bandwidth: the same if the cause also limits all kernels for which the
-    trace does not show whether math or memory does. None: there are no such kernels."""
+    """For math and memory-bandwidth: the saving if the cause also limits all kernels whose limit
+    the trace does not show. None: there are no such kernels."""
 
 
 class FoundDoubt(Struct, frozen=True):
     """Something that lowers the confidence of a verdict (tracekit/verdict/doubts.py)."""
 
     code: str
-    """What is doubtful, in a word that stays the same."""
+    """A stable identifier of the doubt."""
     sentence: str
-    """The same as a sentence."""
+    """The doubt as a sentence."""
     stated: bool
-    """Whether the first sentence or the margin says it already."""
+    """Whether the first sentence or the margin already says it."""
 
 
 class Verdict(Struct, frozen=True):
-    """The judgement on a window.
+    """The verdict on a window.
 
     `shares` are fractions of the window. `margin` is how clear the regime is, also as a fraction
     of the window: with GPU ops, the gain from halving the device's work minus the gain from halving
@@ -77,13 +77,13 @@ class Verdict(Struct, frozen=True):
     """
 
     headline: str
-    """What holds the run up, in a sentence."""
+    """A sentence on what holds the run up."""
     regime: str
-    """What bounds the window."""
+    """The window's bound."""
     bottleneck: str | None
     """The cause whose removal gains most; null: none, or unknown."""
     confidence: str
-    """How sure the regime is."""
+    """The confidence in the regime."""
     window: Window
     """The window that is judged: the profiler's step of median length, unless asked otherwise."""
     shares: dict[str, float]
@@ -91,52 +91,53 @@ class Verdict(Struct, frozen=True):
     why: list[str]
     """The reasons, as sentences."""
     savings: list[Saving]
-    """What removing each cause would save at most, the most first."""
+    """Upper bounds on the saving of removing each cause, largest first."""
     margin: float | None
     """Positive: compute-bound; negative: overhead-bound; null: nothing to judge by."""
     try_next: list[str]
     """What to do or record next, as sentences."""
     doubts: list[str] = field(default_factory=list)
-    """What lowers the confidence, as sentences."""
+    """Doubts that lower the confidence, as sentences."""
     lowered_by: list[FoundDoubt] = field(default_factory=list)
-    """What lowers the confidence, also where the first sentence or the margin shows it."""
+    """All doubts that lower the confidence, including those shown by the first sentence or the
+    margin."""
 
 
 class WindowPart(Struct, frozen=True):
     """A part of a window."""
 
     name: str
-    """In plain words."""
+    """The part's name in plain words."""
     kind: str
-    """The cause or activity that has its color."""
+    """The cause or activity that determines its color."""
     dur_ns: int
-    """How much of the window it takes."""
+    """Its time in the window."""
 
 
 class OneOffGroup(Struct, frozen=True):
-    """One-offs of one name, or in one slow step or first call."""
+    """One-offs with one name, or in one slow step or first call."""
 
     name: str
     inside: str
-    """What took the time; empty: the name tells."""
+    """What took the time; empty: the name says it."""
     adds_ns: int
-    """How much longer than usual they took; what the device worked through meanwhile adds
-    nothing to the trace."""
+    """Their time beyond the usual. Time that the device worked through does not add to the
+    trace."""
     begins_ns: int
-    """When the first one begins, since the trace's start."""
+    """The start of the first one, since the trace's start."""
 
 
 class Happened(Struct, frozen=True):
-    """What happened once in the whole trace."""
+    """Events that happened once in the whole trace."""
 
     share: float
-    """The part of the trace that it adds."""
+    """The share of the trace that they add."""
     adds_ns: int
-    """The same as a length."""
+    """The time that they add."""
     trace_ns: int
-    """The length of the trace."""
+    """The trace's length."""
     events: list[OneOffGroup]
-    """The longest first."""
+    """The events, longest first."""
 
 
 class Analysis(Shown, frozen=True):
@@ -155,7 +156,7 @@ class Analysis(Shown, frozen=True):
     """The busiest host thread, in a trace without GPU ops; otherwise null."""
     verdict: Verdict
     judged: Period
-    """The verdict's window, with what happened in it and what changes would gain."""
+    """The verdict's window, with its times and the gains of changes."""
     causal: Causal | None
     one_offs: list[OneOffEvent]
     """Events that happened once and are not judged."""
@@ -170,50 +171,49 @@ class Analysis(Shown, frozen=True):
     top_kernels: list[dict[str, Any]]
     memory_traffic: list[dict[str, Any]]
     advice: list[Advice]
-    """What to change; the change that saves most comes first."""
+    """Possible changes, highest saving first."""
     meanwhile: list[dict[str, Any]] = field(default_factory=list)
-    """What was recorded on any thread in long waits without a recorded call of the launching
-    thread."""
+    """Activities of any thread during long waits in which the launching thread recorded no call."""
     marked_ns: int | None = None
-    """How long the judged step is marked on the host; null: no step is judged. The device completes
-    work before and after a mark ends, and a step is judged from completion to completion."""
+    """The length of the judged step's mark on the host; null: no step is judged. A step itself is
+    judged from one completion on the device to the next."""
     priced_ns: int | None = None
-    """The length that shares of advice are of, but for advice on recording: without one-offs and
-    without what recording cost the host. Null: nothing could be priced."""
+    """The denominator of advice's shares (except for advice on recording): the window's length
+    without one-offs and the recorder's cost to the host. Null: nothing could be priced."""
     unsure: list[Advice] = field(default_factory=list)
-    """Changes that were found but are not advised: the trace has too few ops to represent a run, or
-    does not tell what bounds it."""
+    """Candidate changes that are not advised, since the trace has too few ops to represent a run or
+    does not show what bounds it."""
     parts: list[WindowPart] = field(default_factory=list)
-    """Where the judged window's time went: parts that add up to it; none if the recordings of
-    several processes are mixed in it."""
+    """The parts of the judged window, which add up to it; empty if it mixes the recordings of
+    several processes."""
     happened: Happened | None = None
-    """What happened once; null: it takes little of the trace."""
+    """Events that happened once; null: they take little of the trace."""
     thresholds: Thresholds = field(default_factory=Thresholds)
-    """The thresholds that were set for this analysis, by name; all others are the defaults."""
+    """The thresholds set for this analysis, by name; all others are defaults."""
 
     @property
     def headline(self) -> str:
-        """The verdict's: what holds the run up, in a sentence."""
+        """The verdict's sentence on what holds the run up."""
         return self.verdict.headline
 
     @property
     def regime(self) -> str:
-        """The verdict's: overhead-bound, compute-bound, or unknown."""
+        """The verdict's regime: overhead-bound, compute-bound, or unknown."""
         return self.verdict.regime
 
     @property
     def bottleneck(self) -> str | None:
-        """The verdict's: the cause whose removal gains most."""
+        """The verdict's bottleneck: the cause whose removal gains most."""
         return self.verdict.bottleneck
 
     @property
     def confidence(self) -> str:
-        """The verdict's: high, medium or low."""
+        """The verdict's confidence: high, medium or low."""
         return self.verdict.confidence
 
     @property
     def margin(self) -> float | None:
-        """The verdict's, as a fraction of the window; positive: compute-bound."""
+        """The verdict's margin, as a fraction of the window; positive: compute-bound."""
         return self.verdict.margin
 
 
@@ -226,72 +226,71 @@ class LateRank(Struct, frozen=True):
     rank: int | None
     trace_id: int
     held_up_ns: int
-    """For how long all others together waited for it in all steps; for a stage of a pipeline, how
-    much less they would wait if it took as long as the other stages."""
+    """The other ranks' total wait for it in all steps; for a pipeline stage, the decrease of their
+    wait if it took as long as the other stages."""
     times_last: int
-    """The number of collectives in which it came last."""
+    """The number of collectives in which it arrived last."""
     cause: str | None
-    """What it spends more time on than the ranks that do the same; `start-skew`: it began later
-    than they did; `slow-link`: its messages take longer; null: unknown."""
+    """The cause on which it spends more time than its peers; `start-skew`: it began later;
+    `slow-link`: its messages take longer; null: unknown."""
     place: str | None
-    """Where it does that."""
+    """The call site of the extra time."""
     excess_ns: int | None
-    """The extra time, as the mean of the run's steps; a late start counts once."""
+    """The extra time per step (mean); a late start counts once."""
     saves_ns: int | None
-    """How much shorter a step of the run would be if it took as long as the others."""
+    """The decrease of a run's step if it took as long as the others."""
     in_pipeline: bool = False
-    """Whether the others wait for it in sends and receives, not in collectives."""
+    """Whether the others wait for it in sends and receives instead of collectives."""
 
 
 class RunSaving(Struct, frozen=True):
-    """How much shorter a step of the run would be without something, by a replay of all ranks
-    together: the mean of its steps."""
+    """The decrease of the run's mean step if something is removed, by a replay of all ranks
+    together."""
 
     remove: str
     """What is removed."""
     rank: int | None
-    """None: on all ranks."""
+    """The rank on which it is removed; None: all ranks."""
     saves_ns: int
-    """How much shorter a step would be: the mean of the steps."""
+    """The decrease of the mean step."""
     share: float
     """A fraction of the run's length."""
 
 
 class RunVerdict(Shown, frozen=True):
-    """The verdict of a run: one for all its ranks."""
+    """The verdict on a run of several ranks."""
 
     headline: str
-    """The verdict in a sentence: the rank that sets the pace, or what bounds the ranks and what
-    removing it from all of them would save."""
+    """The verdict in a sentence: the rank that sets the pace, or the ranks' bound and the saving of
+    removing it from all of them."""
     ranks: list[int | None]
     """The ranks that have traces (id)"""
     world_size: int | None
     """The number of ranks in the run."""
     steps: int
-    """Steps that all ranks recorded; 0: none, the run is judged as a whole."""
+    """The number of steps that all ranks recorded; 0: the run is judged as a whole."""
     step_ns: int | None
-    """The median step: from when all ranks have completed the previous one. The first one begins
-    when the last rank has begun it. Without steps, the whole run."""
+    """The median step, measured from the completion of the previous one on all ranks. The first
+    step begins when the last rank begins it. Without steps, the whole run."""
     span_ns: int | None
     """From the last rank's start to the last one's end."""
     start_skew_ns: int | None
-    """How much later the last rank begins than the first, by one clock."""
+    """The last rank's start minus the first rank's, on one clock."""
     pace_rank: int | None
-    """The rank for which the others wait longest, if they wait long and not only since its
-    recording began late; None: there is no such rank, or it is unknown."""
+    """The rank for which the others wait longest, if they wait long for other reasons than its late
+    recording; None: no such rank, or unknown."""
     late_ranks: list[LateRank]
-    """The ranks for which others waited, the worst first."""
+    """The ranks for which others waited, worst first."""
     waiting: list[WaitingRank]
-    """How long each rank waited."""
+    """Each rank's waiting time."""
     collectives: Collectives | None
     clocks: Clocks | None
     bubble_ns: int
-    """How long ranks wait for the stages before or after them in a pipeline (`pipeline-bubble`),
-    summed over ranks."""
+    """The total time that ranks wait for adjacent pipeline stages (`pipeline-bubble`)."""
     slow_links: list[SlowLink]
     """Groups whose messages take longer than those of similar groups."""
     savings: list[RunSaving]
-    """What removing something would save, the most first."""
+    """Possible savings, largest first."""
     why: list[str]
     """The reasons, as sentences."""
     unknown: list[str]

@@ -1,5 +1,4 @@
-"""What to try next, without the things that a run does already; how the fix list relates to the
-bottleneck."""
+"""What to try next, and how the fix list relates to the bottleneck."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from tracekit.verdict.regime import UNKNOWN, weigh
 
 
 def waits_for_workers(host: HostThread) -> bool:
-    """Whether most of a host's communication is calls to other workers."""
+    """Whether most of a host's communication consists of calls to other workers."""
     return 2 * host.remote_ns > host.communication_ns
 
 
@@ -27,7 +26,7 @@ def is_captured(launch: Launch | None, thresholds: Thresholds) -> bool:
 def next_step(
     bottleneck: str, launch: Launch | None, thresholds: Thresholds, *, shaped: bool = False
 ) -> str:
-    """What to try next, without the things that the run does already."""
+    """What to try next, without things that the run already does."""
     compiled = launch.compiled_share if launch is not None else None
     done = {
         "next_shaped": shaped,
@@ -41,33 +40,33 @@ def next_step(
 
 
 def unsure_notes(unsure: Sequence[Advice], verdict: Verdict) -> list[str]:
-    """What was found but is not advised, and why."""
+    """Candidates that are not advised, and why."""
     if not unsure:
         return []
     if verdict.regime == UNKNOWN:
         names = ", ".join(dict.fromkeys(each.remedy for each in unsure))
         return [f"Found, but what bounds the run is unknown, and so is what they save: {names}."]
     first, *others = unsure
-    more = f", and {len(others)} more" if others else ""
+    rest = f", and {len(others)} more" if others else ""
     return [
         f"Found, but not sure, since so few ops were recorded: {lowered(first.title)} "
-        f"({first.remedy}), {percent(first.share or 0.0)} of the window{more}."
+        f"({first.remedy}), {percent(first.share or 0.0)} of the window{rest}."
     ]
 
 
 def list_notes(
     advice: Sequence[Advice], unsure: Sequence[Advice], verdict: Verdict, graph: float
 ) -> list[str]:
-    """How the fix list relates to the bottleneck; for an empty list, what was found but is
-    `unsure`, and what is left to try. `graph` is what free launches would gain."""
-    recurring = [each for each in advice if not each.once]
-    found = unsure_notes(unsure, verdict)
+    """How the fix list relates to the bottleneck; for an empty list, the `unsure` candidates and
+    what is left to try. `graph` is the gain from free launches."""
+    recurring = [fix for fix in advice if not fix.once]
+    sentences = unsure_notes(unsure, verdict)
     if not recurring and verdict.regime == UNKNOWN:
         left = verdict.try_next or ["The trace does not tell what a change would save."]
-        return [*found, *left]
+        return [*sentences, *left]
     if not recurring:
         none = "No remedy that was looked for would save 1 % of the window or more."
-        return [*(found or [none]), *verdict.try_next]
+        return [*(sentences or [none]), *verdict.try_next]
     saving = next((each for each in verdict.savings if each.remove == verdict.bottleneck), None)
     first, notes = recurring[0], []
     reading = next((each for each in recurring if is_against(each, "sync")), None)
@@ -94,7 +93,7 @@ def list_notes(
 
 
 def bound_then(together: BestCombination, thresholds: Thresholds) -> str:
-    """A sentence on the bound of the run after the changes; empty: it was not replayed."""
+    """A sentence on what bounds the changed run; empty: it was not replayed."""
     if not together.bound_by:
         return ""
     if (unknown := together.bound_by.get("unknown", 0.0)) >= thresholds.unknown_share:

@@ -1,5 +1,4 @@
-"""What the first sentence leaves out of a run, and how much of a window it takes: what happened
-once, and waits for other ranks."""
+"""The parts of a run that the first sentence leaves out: one-offs, and waits for other ranks."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ from tracekit.verdict.model import Analysis, Happened, OneOffGroup
 from tracekit.verdict.regime import OVERHEAD, steady_busy_ns
 
 _NAMED = 3
-# The name of a stretch of a thread in no slice.
+# The name of a thread's stretch outside slices.
 _UNRECORDED = "unrecorded host time"
 
 
 def mostly_once(evidence: Evidence) -> str:
-    """The start of the sentence where most of the window happened once: the rest is judged."""
+    """The start of the sentence if most of the window happened once; the rest is judged."""
     gains, window = evidence.period.gains, evidence.period.window
     if gains is None or 2 * gains.one_offs_ns <= window.span_ns:
         return ""
@@ -41,8 +40,8 @@ def mostly_once(evidence: Evidence) -> str:
 def longest_once(
     judged: Period, causal: Causal, priced_ns: int, since_ns: int, thresholds: Thresholds
 ) -> OneOffEvent | None:
-    """The one event for which the device waits most, if a remedy against what happens once prices
-    it at about its length: in a trace in which too few others show what is usual, it is a one-off.
+    """The event for which the device waits longest, if a remedy for one-offs prices it at about its
+    length: in a trace with too few similar events to show the usual time, it counts as a one-off.
     The trace starts at `since_ns`."""
     longest = next((link for link in causal.links if link["cause"] == judged.bottleneck), None)
     if longest is None or judged.gpu is None or judged.regime != OVERHEAD:
@@ -60,8 +59,8 @@ def longest_once(
 
 
 def without_once(causal: Causal, event: OneOffEvent) -> Causal:
-    """What replays show of the window without an event of the host; the speed at which the verdict
-    flips is then unknown."""
+    """The replays' results without a host event's time; the speed at which the verdict flips is
+    then unknown."""
     gains, ns = causal.gains, event.excess_ns
     share = ns / gains.window_ns
     left = replace(
@@ -74,8 +73,8 @@ def without_once(causal: Causal, event: OneOffEvent) -> Causal:
 
 
 def steady_reason(basis: Basis) -> tuple[str, str] | None:
-    """What remains of the judged window without what happened once, and what that was; None: hardly
-    anything was left out."""
+    """A sentence on the judged window's remainder and its one-offs; None: hardly anything was left
+    out."""
     evidence, period, least = basis.evidence, basis.period, basis.thresholds.named_gain
     gpu, gains, window = period.gpu, period.gains, period.window
     if gpu is None or gains is None or gains.one_offs_ns < least * window.span_ns:
@@ -87,23 +86,23 @@ def steady_reason(basis: Basis) -> tuple[str, str] | None:
     named = ", ".join(
         f"{_times(events)}{name} {duration(_excess_ns(events))}" for name, events in longest
     )
-    more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
+    rest = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
     busy_ns, span_ns, left_ns = gpu.busy_ns, window.span_ns, gains.recorded_ns
     left = share(steady_busy_ns(gpu, gains), left_ns)
     return (
         f"The GPU was busy for {share(busy_ns, span_ns)} of {named_window(window)} "
         f"({duration(span_ns)}), {left} of the {duration(left_ns)} without one-offs",
-        f": {named}{more}",
+        f": {named}{rest}",
     )
 
 
 def named_window(window: Window) -> str:
-    """The window in a sentence: a step or range by its name, the others with an article."""
+    """The window's name in a sentence: a step or range by name, others with an article."""
     return window.name if window.kind in ("step", "range") else f"the {window.name}"
 
 
 def named_rest(basis: Basis) -> str:
-    """What gains are fractions of, in a sentence: the window, or what is left without one-offs."""
+    """The denominator of gains in a sentence: the window, or the rest without one-offs."""
     gains, window = basis.period.gains, basis.period.window
     if gains is None or gains.one_offs_ns < basis.thresholds.named_gain * window.span_ns:
         return named_window(window)
@@ -111,7 +110,7 @@ def named_rest(basis: Basis) -> str:
 
 
 def is_headline_wait(basis: Basis) -> bool:
-    """Whether this rank waits for others for so much of the window that it comes first."""
+    """Whether waits for other ranks take so much of the window that they come first."""
     wait, span_ns = basis.evidence.rank_wait, basis.period.window.span_ns
     return wait is not None and wait.wait_ns >= basis.thresholds.headline_share * span_ns
 
@@ -134,13 +133,13 @@ def waits_for_rank(basis: Basis) -> str:
 
 
 def without_rank_wait(evidence: Evidence) -> Evidence:
-    """The evidence without the time in which this rank waits for others."""
+    """The evidence without this rank's waits for others."""
     period, wait = evidence.period, evidence.rank_wait
     gpu, gains = period.gpu, period.gains
     assert gpu is not None and gains is not None and wait is not None
     ns = min(wait.wait_ns, gpu.exposed_comm_ns)
     share = ns / gains.window_ns
-    # To halve the device's work, or to remove communication, shortens the wait, too.
+    # Halving the device's work, or removing communication, also shortens the wait.
     left = replace(gains.less("communication", share), device=max(0.0, gains.device - share / 2))
     return replace(
         evidence,
@@ -155,19 +154,19 @@ def without_rank_wait(evidence: Evidence) -> Evidence:
 
 
 def once_share(analysis: Analysis) -> float:
-    """The part of the whole trace that the run's one-offs add to its length; 0 if that is small."""
-    whole = next((each for each in analysis.windows if each.window.kind == "trace"), None)
+    """The share of the whole trace that one-offs add; 0 if small."""
+    whole = next((window for window in analysis.windows if window.window.kind == "trace"), None)
     if whole is None or whole.gains is None or not whole.window.span_ns:
         return 0.0
     start_ns = excess_in(whole.window, _profilers_start(analysis))
-    # What the recording cut off is left out of gains, and is no one-off.
+    # Events cut off by the recording's end are left out of gains, and are not one-offs.
     listed_ns = min(whole.gains.one_offs_ns, excess_in(whole.window, _of_work(analysis)))
     taken = (listed_ns - start_ns) / whole.window.span_ns
     return taken if taken >= analysis.thresholds.small_gain else 0.0
 
 
 def happened(analysis: Analysis) -> Happened | None:
-    """What the run did once; None: that takes little of the whole trace."""
+    """The run's one-offs; None: they take little of the whole trace."""
     if not (taken := once_share(analysis)):
         return None
     whole_ns = next(w.window.span_ns for w in analysis.windows if w.window.kind == "trace")
@@ -175,14 +174,14 @@ def happened(analysis: Analysis) -> Happened | None:
 
 
 def also_once(basis: Basis) -> str:
-    """A sentence on what happened once outside the judged window, if it takes much of the trace."""
+    """A sentence on one-offs outside the judged window, if they take much of the trace."""
     evidence = basis.evidence
-    whole = next((each for each in evidence.windows if each.window.kind == "trace"), None)
+    whole = next((window for window in evidence.windows if window.window.kind == "trace"), None)
     rows = once_rows(evidence) if whole and evidence.one_offs else []
     if whole is None or whole.gains is None or not rows:
         return ""
     first, span_ns = rows[0], whole.window.span_ns
-    # What the device worked through adds nothing.
+    # Time that the device worked through does not count.
     ns = min(first.adds_ns, whole.gains.one_offs_ns)
     if ns < basis.thresholds.headline_share * span_ns:
         return ""
@@ -191,21 +190,23 @@ def also_once(basis: Basis) -> str:
 
 
 def once_rows(analysis: Analysis | Evidence) -> list[OneOffGroup]:
-    """One-offs until the last GPU op, together where they have one name or lie in one slow step or
-    first call; the highest time first."""
-    start_ns, until_ns = min(each.window.start_ns for each in analysis.windows), _last_ns(analysis)
+    """One-offs up to the last GPU op, grouped by name, slow step or first call; longest first."""
+    start_ns, until_ns = (
+        min(window.window.start_ns for window in analysis.windows),
+        _last_ns(analysis),
+    )
     seen = Window("", "", start_ns, until_ns, until_ns - start_ns)
     start = _profilers_start(analysis)
     of_run = [each for each in _of_work(analysis) if each not in start]
     slow = [each for each in of_run if each.kind in ("step", "call")]
     alike: dict[str, list[OneOffEvent]] = {}
-    for each in of_run:
-        inside = (s.name for s in slow if 0 <= each.start_ns - s.start_ns < s.dur_ns)
-        alike.setdefault(next(inside, None) or one_off_name(each), []).append(each)
+    for event in of_run:
+        inside = (s.name for s in slow if 0 <= event.start_ns - s.start_ns < s.dur_ns)
+        alike.setdefault(next(inside, None) or one_off_name(event), []).append(event)
     rows = []
     for name, events in alike.items():
         sides = ([e for e in events if e.side == side] for side in ("host", "device"))
-        ns, longer = max(((excess_in(seen, each), each) for each in sides), key=lambda s: s[0])
+        ns, longer = max(((excess_in(seen, side), side) for side in sides), key=lambda s: s[0])
         if ns:
             named = _once_words(name, longer)
             rows.append(OneOffGroup(*named, ns, events[0].start_ns - start_ns))
@@ -213,8 +214,8 @@ def once_rows(analysis: Analysis | Evidence) -> list[OneOffGroup]:
 
 
 def _last_ns(found: Analysis | Evidence) -> int:
-    """When the trace's work ends."""
-    outer = [each.window for each in found.windows]
+    """The end of the trace's work."""
+    outer = [window.window for window in found.windows]
     inner = [each.end_ns for each in outer if each.kind != "trace"]
     return max(inner or [each.end_ns for each in outer])
 
@@ -222,32 +223,34 @@ def _last_ns(found: Analysis | Evidence) -> int:
 def _of_work(found: Analysis | Evidence) -> list[OneOffEvent]:
     """The one-offs that begin before the trace's work ends."""
     until_ns = _last_ns(found)
-    return [each for each in found.one_offs if each.start_ns < until_ns]
+    return [one_off for one_off in found.one_offs if one_off.start_ns < until_ns]
 
 
 def _profilers_start(found: Analysis | Evidence) -> list[OneOffEvent]:
     """The one-offs of the first recorded step, if steps ran before it: the profiler's start."""
     health = found.health if isinstance(found, Evidence) else found.trace.health
-    if not found.steps or all(each.code != "warmed_up" for each in health):
+    if not found.steps or all(finding.code != "warmed_up" for finding in health):
         return []
     name = min(found.steps, key=lambda each: each.window.start_ns).window.name
-    slow = [each for each in found.one_offs if each.kind == "step" and each.name == name]
+    slow = [
+        one_off for one_off in found.one_offs if one_off.kind == "step" and one_off.name == name
+    ]
     return [
-        each
-        for each in found.one_offs
-        if any(0 <= each.start_ns - step.start_ns < step.dur_ns for step in slow)
+        one_off
+        for one_off in found.one_offs
+        if any(0 <= one_off.start_ns - step.start_ns < step.dur_ns for step in slow)
     ]
 
 
 def excess_in(window: Window, one_offs: Sequence[OneOffEvent]) -> int:
-    """What one-offs take beyond the usual inside a window, in ns."""
-    found = 0
-    for each in one_offs:
-        # A device works on a slow step for longer than the host.
-        begin, end = each.start_ns, each.start_ns + max(each.dur_ns, each.excess_ns)
+    """One-offs' time beyond the usual inside a window, in ns."""
+    total_ns = 0
+    for one_off in one_offs:
+        # A device works on a slow step longer than the host does.
+        begin, end = one_off.start_ns, one_off.start_ns + max(one_off.dur_ns, one_off.excess_ns)
         inside_ns = min(end, window.end_ns) - max(begin, window.start_ns)
-        found += max(0, min(each.excess_ns, inside_ns))
-    return found
+        total_ns += max(0, min(one_off.excess_ns, inside_ns))
+    return total_ns
 
 
 def one_off_name(event: OneOffEvent) -> str:
@@ -262,24 +265,24 @@ def _by_name(evidence: Evidence) -> dict[str, list[OneOffEvent]]:
     """The one-offs in the judged window, by name."""
     window = evidence.period.window
     alike: dict[str, list[OneOffEvent]] = {}
-    for each in evidence.one_offs:
-        if each.start_ns < window.end_ns and each.start_ns + each.dur_ns > window.start_ns:
-            alike.setdefault(one_off_name(each), []).append(each)
+    for one_off in evidence.one_offs:
+        if one_off.start_ns < window.end_ns and one_off.start_ns + one_off.dur_ns > window.start_ns:
+            alike.setdefault(one_off_name(one_off), []).append(one_off)
     return alike
 
 
 def _excess_ns(events: Iterable[OneOffEvent]) -> int:
-    return sum(each.excess_ns for each in events)
+    return sum(event.excess_ns for event in events)
 
 
 def _times(events: Iterable[OneOffEvent]) -> str:
-    """How often something happened; an event on both sides at the same time counts once."""
-    count = len({each.start_ns for each in events})
+    """The number of occurrences; an event on both sides at the same time counts once."""
+    count = len({event.start_ns for event in events})
     return f"{count} x " if count > 1 else ""
 
 
 def _inside(event: OneOffEvent) -> str:
-    """What took the time of a one-off."""
+    """What took a one-off's time."""
     if event.calls:
         return event.calls if event.calls != event.name else "nothing recorded"
     if event.kind == "step":
@@ -296,7 +299,7 @@ def _inside(event: OneOffEvent) -> str:
 
 
 def _once_words(name: str, events: Sequence[OneOffEvent]) -> tuple[str, str]:
-    """What events of one step or one name are, the longest first."""
+    """A description of the events in one step or with one name, longest first."""
     events = sorted(events, key=lambda event: -event.excess_ns)
     first = events[0]
     inside = ", ".join(dict.fromkeys(each for each in map(_inside, events) if each != name))

@@ -1,5 +1,4 @@
-"""What follows from an analysis for all who show it: the parts of its window, in plain words, and
-what happened once."""
+"""Parts of an analysis for all reporters: the parts of the window in plain words, and one-offs."""
 
 from __future__ import annotations
 
@@ -16,19 +15,19 @@ _OF_HOST = (
     "runtime", "untraced",
 )  # fmt: skip
 
-# The longest name of a row on what was recorded meanwhile.
+# The maximum length of an activity's name in a row.
 _MEANWHILE = 30
 
 
 def with_parts(analysis: Analysis) -> Analysis:
-    """The analysis with what follows from its other fields."""
+    """The analysis with its derived fields."""
     return replace(analysis, parts=parts_of(analysis), happened=happened(analysis))
 
 
 def parts_of(analysis: Analysis) -> list[WindowPart]:
-    """The parts of the verdict's window in plain words, without those that are 0; none if the
-    recordings of several processes are mixed in it."""
-    if any(each.code == "merged_ranks" for each in analysis.trace.health):
+    """The nonzero parts of the verdict's window in plain words; empty if it mixes the recordings of
+    several processes."""
+    if any(finding.code == "merged_ranks" for finding in analysis.trace.health):
         return []
     gpu, idle, host = analysis.judged.gpu, analysis.judged.idle, analysis.judged.host
     if gpu is not None and idle is not None:
@@ -54,8 +53,8 @@ def parts_of(analysis: Analysis) -> list[WindowPart]:
 
 
 def _meanwhile(analysis: Analysis) -> str | None:
-    """Waits in which something was recorded, on another thread or in a range around the wait, if
-    the verdict is about them: else the waits between that range's operators are other parts."""
+    """Waits with records on another thread or in a range around the wait, if the verdict is about
+    them. Otherwise the waits between that range's operators are other parts."""
     if analysis.verdict.bottleneck not in (None, UNRECORDED):
         return None
     idle_ns = analysis.idle.causes.get("untraced", 0) if analysis.idle else 0
@@ -63,15 +62,17 @@ def _meanwhile(analysis: Analysis) -> str | None:
     if most is None:
         return None
     is_all = most["idle_ns"] >= (1 - analysis.thresholds.small_gain) * idle_ns
-    said = f"waits{'' if is_all else ', most'} in {most['name']}"
-    return said if len(said) <= _MEANWHILE else "waits, no call recorded"
+    name = f"waits{'' if is_all else ', most'} in {most['name']}"
+    return name if len(name) <= _MEANWHILE else "waits, no call recorded"
 
 
 def _without_queued(parts: list[WindowPart], analysis: Analysis) -> list[WindowPart]:
-    """The parts, with the device's first gap as a part of its own if something that was not
-    recorded held the device up: that is not idle time."""
-    found = (each.time_ns for each in analysis.trace.health if each.code == "queued_before")
-    queued_ns = next(found, None) or 0
+    """The parts, with the device's first gap as a separate part if something unrecorded held the
+    device up: that is not idle time."""
+    held_ns = (
+        finding.time_ns for finding in analysis.trace.health if finding.code == "queued_before"
+    )
+    queued_ns = next(held_ns, None) or 0
     holding = max(parts[3:], key=lambda part: part.dur_ns)
     if not queued_ns or analysis.judged.window.kind == "step" or 2 * holding.dur_ns < queued_ns:
         return parts
@@ -84,7 +85,7 @@ def _without_queued(parts: list[WindowPart], analysis: Analysis) -> list[WindowP
 
 
 def plain_part(name: str, *, of_host: bool) -> str:
-    """A part of a window in plain words; `of_host`: of a trace without GPU ops."""
+    """A part of a window in plain words; `of_host`: in a trace without GPU ops."""
     return words("host_part" if of_host else "part").get(name, name)
 
 
@@ -92,8 +93,8 @@ def _of_host(host: HostThread) -> list[WindowPart]:
     ns = {name: getattr(host, f"{name}_ns") for name in _OF_HOST}
     named = {}
     if host.launches or host.device_evidence:
-        # Beside a device that was not recorded, what operators take on the host is dispatch, but
-        # for those that read its values.
+        # If the device was not recorded, operators' host time is dispatch, except for operators
+        # that read the device's values.
         ns["dispatch"] += ns.pop("compute") + ns.pop("view")
         if host.device_read_ns and not host.launches:
             named["dispatch"] = "operators, with waits in them"

@@ -1,8 +1,9 @@
-"""What the recorder left out of a trace, or added to it; the verdict says this before any regime.
+"""Faults of the recording: data that the recorder left out or added. The verdict reports them
+before any regime.
 
 A profiler drops kernels, misses ends, starts late, and slows the host down. The question `health`
-finds where (queries/facts, the files whose rows go into `recorder_finding`); each rule here says
-how much of a verdict a finding leaves. words.csv says what to `record` instead.
+finds this (queries/facts, the files whose rows go into `recorder_finding`); each rule here limits
+the verdict's confidence for a finding. words.csv says what to `record` instead.
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ from tracekit.verdict.once import named_window
 from tracekit.verdict.regime import OVERHEAD, UNKNOWN, Bound, bound_of, steady_busy_ns
 from tracekit.verdict.sentences import beside_unrecorded
 
-# Returns the highest confidence that a finding leaves, `none` where it leaves no regime; None: the
-# finding does not matter.
+# Returns the highest confidence with a finding; `none`: the regime is unknown; None: the finding
+# does not matter.
 Leaves = Callable[[Case, Finding], "str | None"]
 
 
 def bound_of_verdict(analysis: Analysis) -> Bound:
-    """What bounds the window of a verdict, without the effects of the recorder."""
+    """The bound of the verdict's window, without effects of the recorder."""
     evidence = Evidence(period=analysis.judged, health=analysis.trace.health)
     return bound_of(without_recorder(evidence).period, analysis.thresholds)
 
 
 def without_recorder(evidence: Evidence) -> Evidence:
     """The evidence without effects of the recorder: the first collective's wait for late ranks is
-    not communication, and gaps in replays cost nothing."""
-    findings = {each.code: each for each in evidence.health}
+    not communication, and gaps in graph replays do not count."""
+    findings = {finding.code: finding for finding in evidence.health}
     period = evidence.period
     if period.host is not None and "truncated" in findings:
-        # The last wait that was read need not be the last one.
+        # The last recorded wait may not be the actual last one.
         period = replace(period, host=replace(period.host, last_wait_ns=None))
     skew, gaps = findings.get("arrival_skew"), findings.get("recorder_gaps")
     if skew and period.gpu and (skew.time_ns or 0) <= period.gpu.exposed_comm_ns:
@@ -50,14 +51,13 @@ def without_recorder(evidence: Evidence) -> Evidence:
 
 
 def without_queued(causal: Causal, window: Window, health: Sequence[Finding]) -> Causal:
-    """What replays show of the window without the time in which something that was not recorded
-    held the device up."""
-    ns = next((each.time_ns or 0 for each in health if each.code == "queued_before"), 0)
+    """The replays' results without the time in which something unrecorded held the device up."""
+    ns = next((finding.time_ns or 0 for finding in health if finding.code == "queued_before"), 0)
     if not ns or window.kind != "gpu_active" or ns >= causal.gains.window_ns:
         return causal
     gains = causal.gains
     share = ns / gains.window_ns
-    # The call that waited is one of these; removing the call would not save its wait.
+    # The waiting call is one of these; removing the call would not save its wait.
     waiting = max(("copy", "sync"), key=lambda cause: gains.removed.get(cause, 0.0))
     if waiting in gains.removed:
         gains = gains.less(waiting, share)
@@ -67,31 +67,30 @@ def without_queued(causal: Causal, window: Window, health: Sequence[Finding]) ->
 
 
 def _share(finding: Finding, evidence: Evidence) -> float:
-    """The finding's time as a fraction of the GPU-active span, which it concerns; a step has its
-    part of it."""
-    windows = [*(each.window for each in evidence.windows), evidence.period.window]
-    spans = [each.span_ns for each in windows if each.kind in ("gpu_active", "host_active")]
+    """The finding's time as a fraction of the GPU-active span; a step has its part of it."""
+    windows = [*(window.window for window in evidence.windows), evidence.period.window]
+    spans = [window.span_ns for window in windows if window.kind in ("gpu_active", "host_active")]
     whole_ns = spans[0] if spans else evidence.period.window.span_ns
     return (finding.time_ns or 0) / whole_ns if whole_ns else 0.0
 
 
 def _cut(case: Case, finding: Finding) -> str:
-    """The file is cut off. GPU events are written last: if there are none, they may be the missing
-    part, and are if anything tells of a GPU."""
+    """The file is truncated. GPU events are written last: if there are none, they may be the
+    missing part, and certainly are if something else shows a GPU."""
     host = case.period.host
     if case.period.gpu is not None:
-        # What is missing could only make the GPU busier.
+        # The missing events could only make the GPU busier.
         return "low" if case.verdict.regime == OVERHEAD else "medium"
     return "none" if host is not None and host.device_evidence else "low"
 
 
 def _nothing(case: Case, finding: Finding) -> str:
-    """The recording has a start, a capture, an end or a sample in place of the work."""
+    """The recording contains a start, a capture, an end or a sample instead of the work."""
     return "none"
 
 
 def _unread(case: Case, finding: Finding) -> str | None:
-    """Events of a form that is not analysed, in a trace where nothing else is, or where they are
+    """Events of a form that is not analyzed, in a trace where nothing else is, or where they are
     most of the host's."""
     if case.period.gpu is None and case.period.host is None:
         return "none"
@@ -114,12 +113,12 @@ def _lost(case: Case, finding: Finding) -> str | None:
 
 
 def _misdated(case: Case, finding: Finding) -> str | None:
-    """Most of the device's times are not on the host's clock: nobody knows what waits for what."""
+    """Most of the device's times are not on the host's clock, so waits are unknown."""
     return "none" if finding.severity == "error" else None
 
 
 def _negative(case: Case, finding: Finding) -> str | None:
-    """Work whose length is not known counts as none."""
+    """Work of unknown length counts as 0."""
     return "low" if finding.count >= case.thresholds.lost_share * case.evidence.ops else None
 
 
@@ -161,7 +160,7 @@ def _gaps(case: Case, finding: Finding) -> str | None:
 
 
 def _measured_cost(case: Case, finding: Finding) -> str | None:
-    """The recorder's own cost, as measured."""
+    """The recorder's measured cost."""
     gains = case.period.gains
     if case.verdict.regime != OVERHEAD:
         return _turning_cost(case)
@@ -170,7 +169,8 @@ def _measured_cost(case: Case, finding: Finding) -> str | None:
 
 
 def _estimated_cost(case: Case, finding: Finding) -> str | None:
-    """The same as estimated from its events, if it could be all that the device waits for."""
+    """The recorder's cost estimated from its events, if it could explain all of the device's
+    waits."""
     margin = case.verdict.margin
     if case.verdict.regime != OVERHEAD:
         return _turning_cost(case)
@@ -180,8 +180,8 @@ def _estimated_cost(case: Case, finding: Finding) -> str | None:
 
 
 def _turning_cost(case: Case) -> str | None:
-    """If recording makes a device-bound window longer, the device waits for a recorded host. As
-    recorded, the device would bound it, too, if the host could not give back as much."""
+    """If recording makes a device-bound window longer, the device waits for a slowed host. In the
+    recorded window, the device is the bound only if the host could not save more."""
     gains, margin = case.period.gains, case.verdict.margin
     if margin is None or gains is None or case.period.gpu is None:
         return None
@@ -192,8 +192,8 @@ def _turning_cost(case: Case) -> str | None:
 
 
 def _often_costlier(case: Case) -> str | None:
-    """Recording, at what it often costs beyond the estimate, may leave a window in which the device
-    is busy most of the time."""
+    """Without a cost typical for recorders, which exceeds the estimate, the device may be busy for
+    most of the window."""
     gains, gpu = case.period.gains, case.period.gpu
     if case.verdict.regime != OVERHEAD or not case.finding("recorder_cost"):
         return None
@@ -221,7 +221,7 @@ def _waited(evidence: Evidence, margin: float) -> float:
 
 
 def _lacks_the_device(case: Case) -> str | None:
-    """Only the host's last wait for the device tells who holds the run up."""
+    """Only the host's last wait for the device shows which side holds the run up."""
     host = case.period.host
     if case.period.gpu is not None or host is None or not host.launches:
         return None
@@ -232,7 +232,7 @@ def _lacks_the_device(case: Case) -> str | None:
 
 
 def _fault(code: str, leaves: Leaves, *unless: str, opens: bool = True) -> Doubt:
-    """The doubt because of a finding, unless there are others, which say more."""
+    """The doubt because of a finding, unless others say more."""
 
     def caps(case: Case) -> str | None:
         finding = case.finding(code)
@@ -248,7 +248,7 @@ def _fault(code: str, leaves: Leaves, *unless: str, opens: bool = True) -> Doubt
 
 
 def _first_of(codes: tuple[str, ...], leaves: Leaves, *unless: str) -> Iterator[Doubt]:
-    """Doubts because of findings of which only the first that matters is given."""
+    """Doubts because of findings, of which only the first relevant one is reported."""
     for number, code in enumerate(codes):
         yield _fault(code, leaves, *unless, *codes[:number])
 
@@ -272,10 +272,10 @@ FAULTS: tuple[Doubt, ...] = (
     _fault("queued_before", _queued),
     _fault("started_late", _started_late),
     _fault("recorder_gaps", _gaps),
-    # What recording cost stands beside the window's length.
+    # Reporters show the recorder's cost next to the window's length.
     _fault("profiler_dilation", _measured_cost, opens=False),
     _fault("recorder_cost", _estimated_cost, "profiler_dilation", opens=False),
-    # Its estimate is the least, and what to do is the same.
+    # The estimate is a lower bound, and the advice is the same.
     Doubt("recorder_cost", _often_costlier, caps="medium", if_sure=True, of_recorder=True,
           unless=("profiler_dilation", "recorder_cost")),
     Doubt("unrecorded_device", _lacks_the_device, caps="low", stated=True, of_recorder=True),

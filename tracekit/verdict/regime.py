@@ -1,10 +1,10 @@
-"""What bounds a window, by how much: the host's gain weighed against the device's.
+"""What bounds a window, and by how much: compares the gains of host and device.
 
 A run is overhead-bound if halving the host's work gains more than halving the device's, and
-compute-bound if it gains less (tracekit/replay). If neither gains the threshold `small_gain`, the
-accounting decides: whether the device spent more time busy than waiting for the host; but not for
-a side that gains nothing where the other gains. Every regime, margin, side and flip that is judged
-or shown comes from here.
+compute-bound if it gains less (tracekit/replay). If neither gain reaches the threshold
+`small_gain`, the accounting decides: whether the device was busy longer than it waited for the
+host; but never for a side without any gain if the other side has some. Every regime, margin, side
+and flip comes from here.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ OVERHEAD, COMPUTE, UNKNOWN = "overhead-bound", "compute-bound", "unknown"
 REGIMES = {"host": OVERHEAD, "device": COMPUTE}
 _OF_KERNELS = (*LIMITS, UNKNOWN_LIMIT)
 _OF_SIDE = {"host": OF_HOST, "device": OF_DEVICE}
-# The causes that a regime's word fits. A device that waits for copies, other ranks or the host does
-# not compute, and the cause of a run whose sides take turns may be the other side's.
+# The causes that match a regime's name. A device that waits for copies, other ranks or the host
+# does not compute; and if the sides take turns, the cause may be on the other side.
 _FITTING = {OVERHEAD: {*OF_HOST} - {"copy"}, COMPUTE: {*_OF_KERNELS, "latency"}}
-# Bisection steps, on a log scale, for the speed at which the verdict flips: with `fastest` = 64,
-# five steps leave an interval of a factor of 64 ** (1 / 32), about 1.14.
+# Bisection steps on a log scale for the speed at which the verdict flips: with `fastest` = 64, five
+# steps leave a factor of 64 ** (1 / 32), about 1.14.
 _TRIES = 5
 
 
 def bound_by(regime: str, bottleneck: str | None) -> str:
-    """A regime with its bottleneck, as in `overhead-bound by python`; `bound by communication`,
-    without the regime, if its word does not fit the bottleneck."""
+    """A regime with its bottleneck, such as `overhead-bound by python`; without the regime, as in
+    `bound by communication`, if its name does not match the bottleneck."""
     if bottleneck is None:
         return regime
     return f"{regime if bottleneck in _FITTING.get(regime, ()) else 'bound'} by {bottleneck}"
@@ -54,46 +54,46 @@ def is_close(margin: float | None, thresholds: Thresholds) -> bool:
 
 
 def split_bound(regime: str, bottleneck: str | None) -> tuple[str, str]:
-    """The same in two parts: the regime, and ` by` what."""
-    said = bound_by(regime, bottleneck)
-    at = len(said) if bottleneck is None else said.index(" by ")
-    return said[:at], said[at:]
+    """The regime with its bottleneck in two parts: the regime, and ` by` the bottleneck."""
+    bound = bound_by(regime, bottleneck)
+    at = len(bound) if bottleneck is None else bound.index(" by ")
+    return bound[:at], bound[at:]
 
 
 class Bound(Struct, frozen=True):
-    """What bounds a window."""
+    """The bound of a window."""
 
     regime: str
     side: str
-    """`host` or `device`: the side that bounds it, or that the gains point to if the regime is
+    """`host` or `device`: the bounding side, or the side that the gains point to if the regime is
     unknown."""
     margin: float
-    """How clear that is, as a fraction of the window: the device's gain minus the host's. Positive
-    on the device's side, negative on the host's, also if the accounting decides."""
+    """The device's gain minus the host's, as a fraction of the window. Positive on the device's
+    side, negative on the host's, even if the accounting decides."""
     host: float
-    """What halving the host's work gains, at most the device's idle share."""
+    """The gain from halving the host's work, at most the device's idle share."""
     device: float
-    """What halving the device's work gains."""
+    """The gain from halving the device's work."""
     by_time: bool = False
-    """Neither gains enough, so the accounting decided."""
+    """Whether the accounting decided because neither gain is large enough."""
     is_capped: bool = False
-    """Replays alone say that the host gains far more than the device's idle share."""
+    """Whether only replays say that the host gains far more than the device's idle share."""
     is_even: bool = False
-    """Without what recording cost the host, neither gains enough nor is always busy."""
+    """Whether neither side gains enough or is always busy once the recorder's cost is left out."""
     takes_turns: bool = False
-    """Host and device work one after the other: a faster host gains as much as a faster device."""
+    """Whether host and device take turns: a faster host gains as much as a faster device."""
     bottleneck: str | None = None
-    """The cause, on that side, whose removal gains most, or on either side if they take turns; None
-    if the regime is unknown."""
+    """The cause on that side whose removal gains most, or on either side if they take turns; None:
+    the regime is unknown."""
 
 
 def weigh(host: float, device: float, by_time: str | None = None, least: float = 0.0) -> Bound:
-    """What bounds a window with these gains from halving the host's and the device's work.
+    """The bound of a window with these gains from halving the host's and the device's work.
 
     Args:
-        by_time: the side that the accounting finds, which decides if neither gains `least`.
+        by_time: the accounting's side, which decides if neither gain reaches `least`.
     """
-    # A window that gets longer begins earlier by more than it ends.
+    # If a window gets longer, its start moves earlier than its end.
     host, device = max(0.0, host), max(0.0, device)
     decides = by_time is not None and max(host, device) < least
     side = by_time if decides and by_time else "host" if host > device else "device"
@@ -103,7 +103,7 @@ def weigh(host: float, device: float, by_time: str | None = None, least: float =
 
 
 def bound_of(period: Period, thresholds: Thresholds) -> Bound:
-    """What bounds a window of a device, and its bottleneck."""
+    """The bound of a device's window, and the bottleneck."""
     gpu, idle, gains = period.gpu, period.idle, period.gains
     assert gpu is not None and idle is not None and gains is not None
     busy_ns = steady_busy_ns(gpu, gains)
@@ -113,10 +113,10 @@ def bound_of(period: Period, thresholds: Thresholds) -> Bound:
     if gains.recorder_ns and by_time == "device":
         is_busy = busy_ns >= thresholds.busy_share * gains.window_ns
         if is_busy and bound.side == "host":
-            # The host is close behind a device that hardly idles.
+            # The host is close behind a device that is hardly idle.
             bound = weigh(host, gains.device, by_time, inf)
         elif bound.by_time and not is_busy:
-            # Each waits for the other in turn: the larger gain decides.
+            # The sides take turns: the larger gain decides.
             bound = replace(weigh(host, gains.device), by_time=True, is_even=True)
     is_capped = gains.host - host >= thresholds.small_gain
     # If unexplained waits belonged to one side, halving that side would gain half of them.
@@ -126,7 +126,7 @@ def bound_of(period: Period, thresholds: Thresholds) -> Bound:
         return replace(open_, regime=UNKNOWN, is_capped=is_capped)
     turns = min(host, gains.device) >= thresholds.turn_gain
     turns = turns and is_close(bound.margin, thresholds)
-    # Where they take turns, neither side is the one to look at.
+    # If they take turns, neither side deserves the focus.
     names = (*OF_HOST, *OF_DEVICE) if turns else _OF_SIDE[bound.side]
     untraced_ns, python_ns = (idle.causes.get(name, 0) for name in ("untraced", "python"))
     is_guess = guessed_ns(untraced_ns, python_ns, thresholds) > 0
@@ -134,7 +134,7 @@ def bound_of(period: Period, thresholds: Thresholds) -> Bound:
     gains = replace(gains, removed=removed_of(period))
     bottleneck = _bottleneck(names, gains, guesses, thresholds)
     if bottleneck == UNRECORDED:
-        # Threads without a record hold up no device that does not wait for them.
+        # Threads without records cannot hold up a device that does not wait for them.
         awaited = unrecorded_ns(idle) / gains.window_ns
         if by_time == "device" and not turns and awaited < thresholds.named_gain:
             bound = weigh(host, gains.device, by_time, inf)
@@ -151,17 +151,17 @@ def _weighed(host: float, device: float, by_time: str, thresholds: Thresholds) -
 
 
 def gains_nothing(side: str, host: float, device: float, thresholds: Thresholds) -> bool:
-    """Whether halving a side gains nothing and halving the other one gains something: then that
-    side is not what bounds the window, however busy it is."""
+    """Whether halving a side gains nothing while halving the other one gains something: then that
+    side does not bound the window, however busy it is."""
     gained = device if side == "device" else host
     return bool(gained < thresholds.shown_gain and max(host, device) >= thresholds.named_gain)
 
 
 def _is_unexplained(period: Period, bound: Bound, thresholds: Thresholds) -> bool:
-    """Whether the device waits long although nothing was recorded, while replay and accounting
-    disagree: the host's path in a sampled trace may be just as incomplete. So it is if time alone
-    speaks for the host, or if neither side gains in a replay that does not know what most ops wait
-    for, or what the device waits for longer than it works."""
+    """Whether the device waits long without records while replay and accounting disagree: the
+    host's path in a sampled trace may be just as incomplete. This is the case if time alone points
+    to the host; or if neither side gains in a replay that does not know what most ops wait for, or
+    what the device waits for longer than it works."""
     assert period.gpu is not None and period.idle is not None and period.gains is not None
     span_ns = period.gpu.busy_ns + period.gpu.idle_ns
     unlinked_ns = period.idle.unlinked_ns
@@ -185,8 +185,8 @@ def unrecorded_share(gpu: Gpu, idle: Idle) -> float:
 
 
 def unrecorded_ns(idle: Idle) -> int:
-    """How long the device waited while nothing was recorded on the launching thread, or no op
-    followed."""
+    """The time that the device waited while nothing was recorded on the launching thread, or after
+    its last op."""
     return idle.causes.get("untraced", 0) + idle.after_last_op_ns
 
 
@@ -207,9 +207,9 @@ def cap_host_gain(host: float, window_ns: float, busy_ns: float) -> float:
 
 
 def removed_of(period: Period) -> dict[str, float]:
-    """What removing each cause gains, the most first. To wait for a device costs at most the time
-    in which it idles, and no more than the host may have waited: while the device was busy or
-    waited for itself, and in waiting calls."""
+    """The gain from removing each cause, largest first. Waiting for a device costs at most its idle
+    time, and at most the time that the host may have waited: while the device was busy or waited
+    for itself, and in waiting calls."""
     gpu, idle, gains = period.gpu, period.idle, period.gains
     assert gpu is not None and idle is not None and gains is not None
     sync = cap_host_gain(
@@ -242,14 +242,14 @@ def is_partly_once(period: Period, thresholds: Thresholds) -> bool:
 
 
 def is_hardly_once(period: Period, thresholds: Thresholds) -> bool:
-    """Whether one-offs take a part of the window that is small, but shows in its length."""
+    """Whether one-offs take a small but visible part of the window."""
     gains, span_ns = period.gains, period.window.span_ns
     least, most = thresholds.named_gain * span_ns, thresholds.small_gain * span_ns
     return gains is not None and bool(least <= gains.one_offs_ns < most)
 
 
 def guessed_ns(untraced_ns: int, python_ns: int, thresholds: Thresholds) -> int:
-    """The time in which nothing was recorded, if that is most of what counts as Python; else 0."""
+    """The time without records, if that is most of what counts as Python; otherwise 0."""
     is_most = untraced_ns >= thresholds.unrecorded_share * (untraced_ns + python_ns)
     return untraced_ns if is_most else 0
 
@@ -257,8 +257,8 @@ def guessed_ns(untraced_ns: int, python_ns: int, thresholds: Thresholds) -> int:
 def _bottleneck(
     names: tuple[str, ...], gains: Gains, guesses: set[str], thresholds: Thresholds
 ) -> str:
-    """The one of these causes whose removal gains most. Time in which nothing was recorded counts
-    only if no recorded cause comes near."""
+    """The cause whose removal gains most. Time without records counts only if no recorded cause
+    comes near."""
     removed = {name: gains.removed.get(name, 0.0) for name in names}
     best = max(removed, key=removed.__getitem__)
     recorded = [name for name in names if name not in guesses]
@@ -267,28 +267,29 @@ def _bottleneck(
         if removed[other] >= thresholds.near_share * removed[best]:
             best = other
     if removed[best] < thresholds.named_gain:
-        # Two chains are equally long, so removing one gains nothing: take the cause with most time.
-        # In most of the time in which nothing was recorded, threads wait for work.
+        # Two chains are equally long, so removing one gains nothing: choose the cause with most
+        # time. During most of the time without records, threads wait for work.
         left = [name for name in names if name != UNRECORDED]
         return max(left, key=lambda name: gains.work_ns.get(name, 0))
     kernels = [name for name in _OF_KERNELS if name in names]
     if best not in kernels and sum(removed[name] for name in kernels) > removed[best]:
-        # The causes of kernels split the device's own work; it counts if together they gain more.
+        # The causes of kernels split the device's own work; it counts if their combined gain is
+        # larger.
         best = max(kernels, key=removed.__getitem__)
     if best not in kernels:
         return best
-    # Where the other side comes next, several gain the same: take the one with most time.
-    same = (each for each in kernels if removed[best] - removed[each] < thresholds.shown_gain)
+    # If the other side comes next, several causes gain the same: choose the one with most time.
+    same = (kernel for kernel in kernels if removed[best] - removed[kernel] < thresholds.shown_gain)
     return max(same, key=lambda name: (gains.work_ns.get(name, 0), name == best))
 
 
 def limits_alike(
     bottleneck: str, gains: Gains, thresholds: Thresholds
 ) -> tuple[tuple[str, ...], bool]:
-    """The causes on the device of which none leads: a device-side bottleneck, and those whose
-    removal gains nearly as much, the most first. The limit of kernels may be any that the trace
-    does not rule out. If the bottleneck takes far more time than another one, only the other side
-    keeps it from gaining more: then the other one is left out, and the second value is true."""
+    """The device's leading causes: a device-side bottleneck, and causes whose removal gains nearly
+    as much, largest first. Kernels' limit may be any that the trace does not rule out. If the
+    bottleneck takes far more time than another cause, only the other side keeps it from gaining
+    more: then the other cause is left out, and the second value is true."""
     most = dict(gains.removed)
     if bottleneck in LIMITS:
         most |= gains.removed_at_most
@@ -312,9 +313,9 @@ def flip_of(
     thresholds: Thresholds,
     halved_at: Callable[[str, float], tuple[int, float, float]],
 ) -> float | None:
-    """The factor by which the side that bounds a window must get faster before the margin changes
-    its sign; None if it does not even at `fastest`. `halved_at` gives the window's length if a side
-    is faster by a factor, and the gains from then halving each side's work."""
+    """The speedup of the bounding side at which the margin changes its sign; None: not even at
+    `fastest`. `halved_at` returns the window's length if a side is faster by a factor, and the
+    gains from then halving each side's work."""
     side = bound_of(period, thresholds).side
     assert period.gpu is not None and period.gains is not None
     busy_ns = steady_busy_ns(period.gpu, period.gains)
@@ -336,20 +337,22 @@ def flip_of(
 
 
 def slower_sides(speeds: Sequence[Speed], analysis: Analysis) -> list[str]:
-    """What bounds the verdict's window at each combination of speeds: `host`, `device`, or
-    `network` if most of what a faster device gains is the network's. At the recorded speeds, it is
-    the verdict's side."""
+    """The bound of the verdict's window at each combination of speeds: `host`, `device`, or
+    `network` if most of a faster device's gain comes from the network. At the recorded speeds, it
+    is the verdict's side."""
     verdict_side = {regime: side for side, regime in REGIMES.items()}.get(analysis.verdict.regime)
     busy_ns, exposed_ns, gpu = 0, 0, analysis.judged.gpu
     if gpu and analysis.causal:
         busy_ns = steady_busy_ns(gpu, analysis.causal.gains)
         exposed_ns = min(busy_ns, gpu.exposed_comm_ns)
-    found = []
-    for each in speeds:
-        still_ns = (busy_ns - exposed_ns) / each.device + exposed_ns / each.network
-        side = weigh(cap_host_gain(each.host_gain, each.window_ns, still_ns), each.device_gain).side
-        if verdict_side and each.host == each.device == each.network == 1:
+    sides = []
+    for speed in speeds:
+        still_ns = (busy_ns - exposed_ns) / speed.device + exposed_ns / speed.network
+        side = weigh(
+            cap_host_gain(speed.host_gain, speed.window_ns, still_ns), speed.device_gain
+        ).side
+        if verdict_side and speed.host == speed.device == speed.network == 1:
             side = verdict_side
-        is_network = side == "device" and 2 * each.network_gain > each.device_gain
-        found.append("network" if is_network else side)
-    return found
+        is_network = side == "device" and 2 * speed.network_gain > speed.device_gain
+        sides.append("network" if is_network else side)
+    return sides

@@ -1,4 +1,4 @@
-"""A verdict as rows of a database: rows of the tables verdict, evidence, one_off and advice
+"""A verdict as rows of the tables verdict, evidence, one_off and advice
 (queries/schema/tables.sql)."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DEFINED = {
     "host": ("window", "cpu_time"),
     "gains": ("window", "replay"),
 }
-# The denominator of shares of launches.
+# The denominators of launch shares.
 _OF_LAUNCHES = {
     "launch.graph_share": "GPU ops",
     "launch.compiled_share": "kernels that can be fused",
@@ -44,34 +44,33 @@ _RULES = (
 
 @cache
 def rules() -> str:
-    """A digest of the Python and SQL that judge; a verdict with another digest is computed
-    again."""
+    """A digest of the Python and SQL behind verdicts; a verdict with another digest is
+    recomputed."""
     root = Path(__file__).parents[1]
-    found = [
+    files = [
         file
-        for each in _RULES
-        for file in sorted((root / each).rglob("*.py") if "." not in each else [root / each])
+        for rule in _RULES
+        for file in sorted((root / rule).rglob("*.py") if "." not in rule else [root / rule])
     ]
     texts = (*packaged.texts().items(), *catalog.texts_of_plugins().items())
     digest = hashlib.sha256(repr(sorted(texts)).encode())
-    for file in found:
+    for file in files:
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
 def judged_by(context: str = "") -> str:
-    """What a verdict depends on besides its trace: the rules, and the `context` in which they
-    judged."""
+    """The inputs of a verdict besides its trace: the rules, and their `context`."""
     return f"{rules()}-{context}" if context else rules()
 
 
 def rows_of(analysis: Analysis, context: str = "") -> Rows:
-    """The rows by table. The `analysis` of its window's verdict is the object that `analyze --json`
+    """The rows by table. The main verdict's `analysis` is the object that `analyze --json`
     prints."""
     trace_id = analysis.trace.trace_id
     advice = []
-    for number, each in enumerate(analysis.advice, 1):
-        row = to_builtins(each)
+    for number, fix in enumerate(analysis.advice, 1):
+        row = to_builtins(fix)
         place = row.pop("where")
         # The title names the plugin.
         del row["needs"], row["doubts"], row["places"], row["plugin"]
@@ -79,7 +78,7 @@ def rows_of(analysis: Analysis, context: str = "") -> Rows:
     tables: Rows = {
         "verdict": [row | {"judged_by": judged_by(context)} for row in _verdicts(analysis)],
         "evidence": list(_evidence(analysis)),
-        "one_off": [to_builtins(each) for each in analysis.one_offs],
+        "one_off": [to_builtins(one_off) for one_off in analysis.one_offs],
         "advice": advice,
     }
     return {table: [{"trace_id": trace_id} | row for row in rows] for table, rows in tables.items()}
@@ -87,7 +86,7 @@ def rows_of(analysis: Analysis, context: str = "") -> Rows:
 
 def _verdicts(analysis: Analysis) -> Iterator[dict[str, Any]]:
     verdict = analysis.verdict
-    best = next((each for each in analysis.advice if each.share is not None), None)
+    best = next((fix for fix in analysis.advice if fix.share is not None), None)
     main = analysis.judged.window
     yield _window(main) | {
         "is_main": True,
@@ -99,13 +98,13 @@ def _verdicts(analysis: Analysis) -> Iterator[dict[str, Any]]:
         "saves_ns": best and best.saves_ns,
         "analysis": json.loads(json.dumps(analysis.as_dict(), default=str)),
     }
-    for each in _others(analysis):
-        judged = {"is_main": False, "regime": each.regime, "bottleneck": each.bottleneck}
-        yield _window(each.window) | judged
+    for other in _others(analysis):
+        judged = {"is_main": False, "regime": other.regime, "bottleneck": other.bottleneck}
+        yield _window(other.window) | judged
 
 
 def _others(analysis: Analysis) -> list[Period]:
-    """All windows and steps other than the judged one."""
+    """All windows and steps except the judged one."""
     main = analysis.judged.window
     return [each for each in (*analysis.windows, *analysis.steps) if each.window != main]
 
@@ -119,9 +118,9 @@ def _evidence(analysis: Analysis) -> Iterator[dict[str, Any]]:
     yield from _numbers(main, {"launch": analysis.launch})
     for name, value in analysis.verdict.shares.items():
         yield _number(main, f"shares.{name}", value, "gpu", "the window's length")
-    for each in [analysis.judged, *_others(analysis)]:
-        parts = {name: getattr(each, name) for name in ("gpu", "idle", "host", "gains")}
-        yield from _numbers(each.window, parts)
+    for period in [analysis.judged, *_others(analysis)]:
+        parts = {name: getattr(period, name) for name in ("gpu", "idle", "host", "gains")}
+        yield from _numbers(period.window, parts)
 
 
 def _numbers(window: Window, parts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -163,15 +162,15 @@ def read(text: object) -> Analysis:
     """The analysis in a row of the table verdict.
 
     Raises:
-        ValueError: when the text is not one of this version.
+        ValueError: when the text was not written by this version.
     """
     if not isinstance(text, str):
         raise ValueError("no text")
     value = parsed(text)
-    found = record(Analysis, value)
+    analysis = record(Analysis, value)
     if "parts" in value:
-        return found
-    # Another version wrote it without them.
+        return analysis
+    # Another version wrote the analysis without these fields.
     from tracekit.verdict.parts import with_parts
 
-    return with_parts(found)
+    return with_parts(analysis)

@@ -1,4 +1,4 @@
-"""The first sentence of a verdict, as one would tell a colleague."""
+"""The first sentence of a verdict, as an engineer would tell a colleague."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ from tracekit.verdict.regime import (
 from tracekit.verdict.windows import differing_window, differs, other_steps, outside
 
 _NAMED = 3
-# The least share of such waits that names what was recorded meanwhile.
+# The minimum share of these waits for naming an activity.
 _MEANWHILE = 0.25
 
 
 def headline(case: Case) -> str:
-    """The sentence; where the margin is small, windows disagree or the two sides take turns, it
-    says so."""
+    """The sentence. It mentions a small margin, windows that disagree, and sides that take
+    turns."""
     verdict, evidence = case.verdict, case.evidence
     if verdict.regime == UNKNOWN:
-        # Whoever found no regime has said why.
+        # The step that found the regime unknown has already said why.
         return f"{verdict.headline}{_repeating(evidence)}"
     period = case.period
     if period.gpu is None and period.host is not None and period.host.launches:
         return f"{_of_host(case)}. {beside_unrecorded(case)}"
     if case.bound is not None and (waits := waits_for_rank(case)):
-        said = _beside_rank_wait(case, waits)
+        sentence = _beside_rank_wait(case, waits)
     else:
-        said = _said(case)
+        sentence = _said(case)
     other = differing_window(case)
     also, is_open = "", other is None or other.window.kind != "trace"
     if once := mostly_once(evidence):
-        said = f"{once}{lowered(said)}"
+        sentence = f"{once}{lowered(sentence)}"
     elif is_open:
         also = also_once(case)
     if is_open and (also := also or outside(case)):
-        said = f"{said}. {also}"
+        sentence = f"{sentence}. {also}"
     if steps := other_steps(case):
-        said = f"{said}. {steps}"
+        sentence = f"{sentence}. {steps}"
     elif other is not None:
-        said = f"{said}. {differs(case, other)}"
-    return said
+        sentence = f"{sentence}. {differs(case, other)}"
+    return sentence
 
 
 def beside_unrecorded(case: Case) -> str:
-    """A sentence on the host's last wait for a device that was not recorded, if only that tells who
+    """A sentence on the host's last wait for an unrecorded device, if only that shows which side
     holds the run up."""
     waited_ns = (case.period.host and case.period.host.last_wait_ns) or 0
     return (
@@ -76,7 +76,7 @@ def beside_unrecorded(case: Case) -> str:
 
 
 def _beside_rank_wait(case: Case, waits: str) -> str:
-    """What holds the run up apart from its waits for another rank."""
+    """What holds the run up besides waits for another rank."""
     verdict, rest = case.verdict, without_rank_wait(case.evidence)
     bound = bound_of(rest.period, case.thresholds)
     is_same = bound.regime == verdict.regime and verdict.bottleneck != "communication"
@@ -103,7 +103,7 @@ def _said(case: Case) -> str:
 
 
 def _repeating(evidence: Evidence) -> str:
-    """A sentence on where the time goes in the part of the device's work that repeats."""
+    """A sentence on the time in the repeating part of the device's work."""
     part = evidence.repeating
     if part is None:
         return ""
@@ -123,8 +123,8 @@ def _repeating(evidence: Evidence) -> str:
 
 
 def _nearly_busy(case: Case) -> str:
-    """The sentence if recording alone may make the host the slower side of a device that is busy
-    most of the time."""
+    """The sentence if the host may be the slower side only because of recording, while the device
+    is busy most of the time."""
     gpu, gains, flip = case.period.gpu, case.period.gains, case.evidence.flip
     if gpu is None or gains is None or case.verdict.regime != OVERHEAD:
         return ""
@@ -142,20 +142,20 @@ def _nearly_busy(case: Case) -> str:
 
 
 def _one_side(case: Case) -> str:
-    """The side that holds the run up; the other one, too, if the margin is small and it gains."""
+    """The side that holds the run up; also the other one, if the margin is small and it gains."""
     verdict, bound, thresholds = case.verdict, case.bound, case.thresholds
     is_hosts = verdict.regime == OVERHEAD
     if bound is None:
-        said, other = _of_cpu(verdict), "the work" if is_hosts else "overhead"
+        does, other = _of_cpu(verdict), "the work" if is_hosts else "overhead"
     elif is_hosts:
-        said, other = _of_host(case), "the GPU"
+        does, other = _of_host(case), "the GPU"
     else:
-        said, other = _of_device(case), "the host"
-    # A host that hardly gains does not hold a busy device up.
+        does, other = _of_device(case), "the host"
+    # A host with hardly any gain does not hold up a busy device.
     is_far = bound is not None and not is_hosts and bound.host < thresholds.small_gain
     if is_far or not is_close(verdict.margin, thresholds):
-        return said
-    what, colon, why = said.partition(":")
+        return does
+    what, colon, why = does.partition(":")
     return f"{what}, with {other} close behind{colon}{why}"
 
 
@@ -164,8 +164,8 @@ def _of_host(case: Case) -> str:
 
 
 def _host_does(case: Case) -> str:
-    """What the host does while the device waits. If a single launch, operator or call takes most of
-    that time, it is named, since the others may be quick; the device may work beside a part of it.
+    """The host's activity while the device waits. A single launch, operator or call that takes most
+    of that time is named, since the others may be quick; the device may work during a part of it.
     """
     bottleneck, evidence = str(case.verdict.bottleneck), case.evidence
     host, one = words("host_does"), words("longest_does").get(bottleneck)
@@ -178,16 +178,16 @@ def _host_does(case: Case) -> str:
     if gains is not None:
         ns = round(gains.removed.get(bottleneck, 0.0) * gains.window_ns)
     if bottleneck == UNRECORDED:
-        known = recorded_meanwhile(evidence)
+        activities = recorded_meanwhile(evidence)
         if period.idle is not None:
-            once = [each for each in evidence.one_offs if each.cause == UNRECORDED]
+            once = [one_off for one_off in evidence.one_offs if one_off.cause == UNRECORDED]
             waited_ns = unrecorded_ns(period.idle)
-            # The device may have worked through a part of what happened once.
+            # The device may have worked through a part of the one-offs.
             ns = min(waited_ns, max(ns, waited_ns - excess_in(period.window, once)))
-        return f"{does} for {duration(ns)}{f', in {known}' if known else ''}"
+        return f"{does} for {duration(ns)}{f', in {activities}' if activities else ''}"
     longest = next((link for link in links if link["cause"] == bottleneck), None)
     least_ns = case.thresholds.small_gain * period.window.span_ns
-    # A cause whose removal gains nothing has no part that explains it.
+    # If removing a cause gains nothing, no part of it explains the verdict.
     if one and longest and ns and longest["dur_ns"] >= max(ns / 2, least_ns):
         taken = duration(longest["dur_ns"])
         recorded = ", as recorded" if gains is not None and gains.recorder_ns else ""
@@ -203,14 +203,14 @@ def _host_does(case: Case) -> str:
 
 
 def _explains(bottleneck: str, evidence: Evidence) -> bool:
-    """Whether the first fix would save most of what removing the bottleneck would."""
+    """Whether the first fix would save most of the bottleneck's time."""
     gains, saved = evidence.period.gains, evidence.advised_share
     most = gains.removed.get(bottleneck, 0.0) if gains is not None else 1.0
     return 2 * saved >= most and (evidence.advised == bottleneck or saved > most)
 
 
 def _is_guess(case: Case) -> bool:
-    """Whether Python's time is mostly time in which nothing was recorded."""
+    """Whether most of Python's time has no records."""
     idle = case.period.idle
     if idle is None:
         return False
@@ -219,7 +219,7 @@ def _is_guess(case: Case) -> bool:
 
 
 def _is_less_recorded(bottleneck: str, evidence: Evidence) -> bool:
-    """Whether a device waits less for the recorded bottleneck than where nothing was recorded."""
+    """Whether a device waits less for the recorded bottleneck than during time without records."""
     idle, gains = evidence.period.idle, evidence.period.gains
     if idle is None or gains is None:
         return False
@@ -229,12 +229,12 @@ def _is_less_recorded(bottleneck: str, evidence: Evidence) -> bool:
 
 
 def recorded_meanwhile(evidence: Evidence) -> str:
-    """What was recorded on other threads, or around, in waits without a recorded call: the names
-    with their shares of these waits; those that tell what a thread did come first."""
+    """Names recorded on other threads, or around, during waits without a recorded call, with their
+    shares of these waits; names that show a thread's activity come first."""
     open_ = ("untraced", "python", "dispatch")
     left, named = 1.0, []
     for each in sorted(evidence.meanwhile, key=lambda row: row["activity"] in open_):
-        # Names that together take more than all of it are open at the same time.
+        # Names whose shares exceed the whole are open at the same time.
         if each["share"] >= _MEANWHILE and each["share"] <= left:
             left -= each["share"]
             # A frame's name without its file, and a colon.
@@ -245,9 +245,9 @@ def recorded_meanwhile(evidence: Evidence) -> str:
 
 
 def _of_device(case: Case) -> str:
-    """What holds a device-bound run up. If several causes gain about as much, all are named, unless
-    the host alone keeps the first from gaining more; what takes most kernel time, if the trace does
-    not show the kernels' limit."""
+    """What holds a device-bound run up. If several causes gain about the same, all are named,
+    unless only the host keeps the first from gaining more; if the trace does not show the kernels'
+    limit, the kernels with most time."""
     evidence, thresholds = case.evidence, case.thresholds
     bottleneck, gains, flip = str(case.verdict.bottleneck), case.period.gains, evidence.flip
     assert gains is not None
@@ -272,8 +272,8 @@ def _of_device(case: Case) -> str:
 
 
 def kinds_of(basis: Basis) -> dict[str, str]:
-    """Bottlenecks of which words.csv knows a kind: where a device hardly waits for itself, its
-    kernels are too small."""
+    """Variants of bottlenecks in words.csv: if a device hardly waits for itself, its kernels are
+    too small."""
     idle = basis.period.idle
     assert idle is not None
     least_ns = basis.thresholds.doubtful_share * basis.period.window.span_ns
@@ -293,7 +293,7 @@ def _turns(case: Case) -> str:
     evidence, period = case.evidence, case.period
     gpu, idle, gains = period.gpu, period.idle, period.gains
     assert gpu is not None and idle is not None and gains is not None
-    # Prices are of the same length.
+    # Prices refer to the same length.
     span, busy_ns = gains.window_ns, steady_busy_ns(gpu, gains)
     turns = words("takes_turns")
     causes = [*filter(None, turns), "dispatch", "launch"]

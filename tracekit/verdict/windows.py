@@ -1,5 +1,5 @@
-"""What a verdict says of other windows than the judged one (steps, the rest of the trace), and how
-much of a run was recorded.
+"""A verdict's sentences on windows other than the judged one (steps, the rest of the trace), and on
+how much of a run was recorded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tracekit.verdict.case import Basis, Case
 from tracekit.verdict.regime import UNKNOWN, bound_by, bound_of, is_close
 
 _NAMED = 3
-# As queries/views/cpu.sql names it.
+# The name in queries/views/cpu.sql.
 _OF_OPERATORS = "first operator to last"
 
 
@@ -41,21 +41,21 @@ def differing_window(case: Case) -> Period | None:
 
 
 def other_steps(case: Case) -> str:
-    """The steps of another kind than the judged one, in a sentence, if they take most of the steps'
-    time, as prompts do between the decoding steps of a server: those with another regime, or far
-    longer ones with another bottleneck."""
+    """A sentence on steps of another kind than the judged one (another regime, or far longer with
+    another bottleneck), if they take most of the steps' time, like prompts between a server's
+    decoding steps."""
     evidence, verdict, steps = case.evidence, case.verdict, case.evidence.steps
-    once = {each.name for each in evidence.one_offs if each.kind == "step"}
+    once = {one_off.name for one_off in evidence.one_offs if one_off.kind == "step"}
     longer_ns = case.thresholds.cold_step_ratio * _steady_ns(case.period)
     others = [
-        each
-        for each in steps
-        if each.regime != UNKNOWN
-        and each.window.name not in once
-        and each.window != evidence.period.window
+        step
+        for step in steps
+        if step.regime != UNKNOWN
+        and step.window.name not in once
+        and step.window != evidence.period.window
         and (
-            each.regime != verdict.regime
-            or (each.bottleneck != verdict.bottleneck and _steady_ns(each) > longer_ns)
+            step.regime != verdict.regime
+            or (step.bottleneck != verdict.bottleneck and _steady_ns(step) > longer_ns)
         )
     ]
     if evidence.period.window.kind != "step" or not others:
@@ -64,8 +64,8 @@ def other_steps(case: Case) -> str:
     if 2 * ns <= whole_ns:
         return ""
     most = Counter[str]()
-    for each in others:
-        most[bound_by(each.regime, each.bottleneck)] += _steady_ns(each)
+    for other in others:
+        most[bound_by(other.regime, other.bottleneck)] += _steady_ns(other)
     (bound, _), *_ = most.most_common(1)
     are = "is" if len(others) == 1 else "are"
     taken = f"{share(ns, whole_ns)} of their time"
@@ -73,15 +73,15 @@ def other_steps(case: Case) -> str:
 
 
 def _steady_ns(period: Period) -> int:
-    """The length of a window without what happened once."""
+    """The length of a window without one-offs."""
     return period.window.span_ns - (period.gains.one_offs_ns if period.gains else 0)
 
 
 def differs(case: Case, other: Period) -> str:
-    """Why another window has a different regime from the judged one."""
+    """Why another window has a different regime than the judged one."""
     evidence, thresholds = case.evidence, case.thresholds
     window, span = evidence.period.window, other.window
-    # The same bottleneck would not tell them apart.
+    # The same bottleneck would not distinguish them.
     is_same = other.bottleneck == case.verdict.bottleneck
     bound = other.regime if is_same else bound_by(other.regime, other.bottleneck)
     is_device = other.gpu is not None and other.idle is not None and other.gains is not None
@@ -97,8 +97,8 @@ def differs(case: Case, other: Period) -> str:
     reason = f": it leaves out {named}" if named and len(evidence.steps) == 1 else ""
     if len(evidence.steps) > 1:
         inside = (
-            min(each.window.end_ns, span.end_ns) - max(each.window.start_ns, span.start_ns)
-            for each in evidence.steps
+            min(step.window.end_ns, span.end_ns) - max(step.window.start_ns, span.start_ns)
+            for step in evidence.steps
         )
         left_ns = span.span_ns - sum(max(0, ns) for ns in inside)
         if left_ns >= thresholds.small_gain * span.span_ns:
@@ -108,11 +108,11 @@ def differs(case: Case, other: Period) -> str:
 
 def outside(basis: Basis) -> str:
     """A sentence on the parts of the trace before and after the judged span of its work, if they
-    are most of it."""
+    are most of the trace."""
     evidence = basis.evidence
     window = evidence.period.window
     whole = next((each.window for each in evidence.windows if each.window.kind == "trace"), None)
-    if any(each.code == "started_late" for each in evidence.health):
+    if any(finding.code == "started_late" for finding in evidence.health):
         # Another sentence says how late.
         return ""
     if whole is None or not _op(window) or 2 * window.span_ns >= whole.span_ns:
@@ -122,7 +122,7 @@ def outside(basis: Basis) -> str:
 
 
 def window_sentences(case: Case) -> list[str]:
-    """Why the whole trace has a different regime from the window."""
+    """Why the whole trace has a different regime than the window."""
     sentences = []
     window, regime = case.period.window, case.verdict.regime
     for other in case.evidence.windows:
@@ -136,8 +136,8 @@ def window_sentences(case: Case) -> list[str]:
 
 
 def _ends_beyond(outer: Window, inner: Window, names: tuple[str, str], least: float) -> str:
-    """The parts of a window before and after another one inside it that take at least this share of
-    it; `names` are those of the inner one's first and last op."""
+    """The parts of a window before and after an inner one that take at least this share of it;
+    `names` are the inner window's first and last op."""
     lengths = (inner.start_ns - outer.start_ns, outer.end_ns - inner.end_ns)
     ends = zip(("before", "after"), names, lengths, strict=True)
     least_ns = least * outer.span_ns
@@ -145,14 +145,14 @@ def _ends_beyond(outer: Window, inner: Window, names: tuple[str, str], least: fl
 
 
 def _ends(window: Window) -> tuple[str, str]:
-    """What a window begins and ends with, in a sentence."""
+    """The window's first and last event, in a sentence."""
     op = _op(window)
     return (f"the first {op}", f"the last {op}") if op else (window.name, window.name)
 
 
 def _op(window: Window) -> str:
-    """What the span of a trace's work begins and ends with. The name of a device's span has the
-    device's word, so its kind tells."""
+    """The first and last event of the span of a trace's work. The kind identifies a device's span,
+    since its name contains the device's word."""
     if window.kind == "gpu_active":
         return "GPU op"
     return "operator" if window.name == _OF_OPERATORS else ""
@@ -187,8 +187,8 @@ def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> boo
 
 
 def step_sentences(case: Case) -> list[str]:
-    """The typical step, the steps that differ from it and how, and the steps' regimes if they
-    differ from the verdict's. If a step is judged, it is the typical one."""
+    """Sentences on the typical step, the steps that differ from it and how, and the steps' regimes
+    if they differ from the verdict's. If a step is judged, it is the typical one."""
     sentences, steps, regime = [], case.evidence.steps, case.verdict.regime
     if len(steps) >= case.thresholds.fewest_alike:
         median_ns = median_low(step.window.span_ns for step in steps)
@@ -203,11 +203,11 @@ def step_sentences(case: Case) -> list[str]:
             if not typical_ns / ratio <= step.window.span_ns <= typical_ns * ratio
         ]
         named = "; ".join(_difference(step, typical) for step in odd[:_NAMED])
-        more = f"; and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
+        rest = f"; and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
         if odd:
             sentences.append(
                 f"The typical step is {typical.window.name} ({duration(typical_ns)}{is_median}). "
-                f"Steps that differ: {named}{more}."
+                f"Steps that differ: {named}{rest}."
             )
     differing = Counter(step.regime for step in steps if step.regime != regime)
     if differing and len(steps) == 1:
@@ -219,15 +219,15 @@ def step_sentences(case: Case) -> list[str]:
 
 
 def _difference(step: Period, typical: Period) -> str:
-    """A step's length, and the part of the step that differs most from the typical one's."""
+    """A step's length, and its part that differs most from the typical step's."""
     is_longer = step.window.span_ns > typical.window.span_ns
-    said = f"{step.window.name} took {duration(step.window.span_ns)}"
+    sentence = f"{step.window.name} took {duration(step.window.span_ns)}"
     grown = Counter(_parts(step))
     grown.subtract(_parts(typical))
     if not grown:
-        return said
+        return sentence
     name, ns = max(grown.items(), key=lambda item: item[1] if is_longer else -item[1])
-    return f"{said} ({duration(abs(ns))} {'more' if is_longer else 'less'} {name})"
+    return f"{sentence} ({duration(abs(ns))} {'more' if is_longer else 'less'} {name})"
 
 
 def _parts(step: Period) -> dict[str, int]:
@@ -243,7 +243,8 @@ def _parts(step: Period) -> dict[str, int]:
 
 
 def is_hardly_longer(trace: Window, window: Window, thresholds: Thresholds) -> bool:
-    """Whether the whole trace is hardly longer than the window: then both get the same verdict."""
+    """Whether the whole trace is hardly longer than the window, so that both get the same
+    verdict."""
     if trace.kind != "trace" or window.kind == "trace":
         return False
     return bool(abs(trace.span_ns - window.span_ns) < thresholds.small_gain * trace.span_ns)

@@ -79,7 +79,7 @@ _CAUSES: dict[str, tuple[str | None, str | None, tuple[str, ...]]] = {
     "dataloader": ("overhead-bound", "input", ("dataloader_workers", "dataloader_prefetch")),
     "smallbatch": ("overhead-bound", "launch", ("larger_batch", "torch_compile", "cuda_graph")),
     "h2d_copy": (None, "copy", ("pinned_copies",)),
-    # "Look for CPU work inside the training loop, or a synchronisation point."
+    # "Look for CPU work inside the training loop, or a synchronization point."
     "unattributed": ("overhead-bound", None, ()),
 }
 

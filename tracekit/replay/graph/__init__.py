@@ -1,10 +1,10 @@
-"""The run as a graph: its nodes are instants of host threads and starts of GPU ops.
+"""The run as a graph whose nodes are instants of host threads and starts of GPU ops.
 
 A node is an instant that may wait for another one: a GPU op starts, a call that waits for the
-device returns, a thread takes work over from another or gets it back. An edge says that its target
-comes no earlier than its source plus a length, which is the sum of host work, device work and a
-fixed time. A node was measured at the time that its latest edge allows, or after it. The trace does
-not explain that difference, the `unknown` wait: a replay keeps it and reports it.
+device returns, a thread takes over work from another or gets it back. An edge says that its target
+comes no earlier than its source plus a length: the sum of host work, device work and a fixed time.
+A node was measured when its latest edge allows it, or later. The trace does not explain the
+difference, the `unknown` wait: a replay keeps it and reports it.
 
 The kinds of edges (defined in the CUDA programming guide's chapter on asynchronous concurrent
 execution, unless the trace itself records the dependency):
@@ -16,9 +16,9 @@ execution, unless the trace itself records the dependency):
   sync      a call that waits for the device returns after the op that it waits for has ended
   queue     a launch call waits for room in a full queue until an earlier op has started
   loader    a fetch returns when other processes have loaded the batch, one batch after another
-  handover  a thread does work that another thread gives it; the giver stands still meanwhile
+  handover  a thread does work that another thread gives it; the giver is blocked meanwhile
 
-The idea of replaying such a graph is Daydream's:
+Daydream introduced replaying such a graph:
 https://www.usenix.org/conference/atc20/presentation/zhu-hongyu
 """
 
@@ -78,7 +78,7 @@ class Edges(Columns, frozen=True):
         fixed_ns: Numbers | int = 0,
         cause: Numbers | int = 0,
     ) -> Edges:
-        """Makes edges; each argument is a column, or one value for all edges."""
+        """Creates edges; each argument is a column, or one value for all edges."""
 
         def column(value: Numbers | int, kind: Any = np.int64) -> NDArray[Any]:
             return np.broadcast_to(value, len(source)).astype(kind)
@@ -108,9 +108,9 @@ class Graph(Struct, frozen=True, dict=True):
     """The keys of the host's joins (the nodes on host threads), in order."""
     first_keys: Ints
     last_keys: Ints
-    """The keys at which the work of each relevant thread begins and ends: the whole trace for
-    threads that lead the run, the recorded work for other threads that launch. A thread that
-    neither launches nor gives work to one that does has none."""
+    """The keys at which each relevant thread's work begins and ends: the whole trace for threads
+    that lead the run, the recorded work for other launching threads. A thread is irrelevant if it
+    neither launches nor gives work to a launching thread."""
     rejected: int
     """The number of edges left out because the measured times contradict them."""
 
@@ -120,9 +120,9 @@ class Graph(Struct, frozen=True, dict=True):
 
     @cached_property
     def host_rates(self) -> Rates:
-        """The rates of the stretches of host work; apart are those in calls that copy from pageable
-        memory: they return shortly before their copy ends, so they are not launches, and as long as
-        the copy at any speed of the host."""
+        """The rates of the stretches of host work. Calls that copy from pageable memory are scaled
+        apart: they return shortly before their copy ends, so they last as long as the copy at any
+        speed of the host."""
         device, host = self.device, self.host
         is_copy = device.cause == CAUSES.index("copy")
         long = device.call_end - device.start > device.ns // 2
@@ -134,14 +134,14 @@ class Graph(Struct, frozen=True, dict=True):
 
     @cached_property
     def fixed_rates(self) -> Rates:
-        """The rates of the edges' fixed times; apart are those that are work of the host."""
+        """The rates of the edges' fixed times. Host work among them is scaled apart."""
         kind = self.edges.kind
         on_host = (kind == EdgeKind.HOST) | (kind == EdgeKind.LOADER)
         return Rates.of(self.edges.fixed_cause, on_host)
 
     def root(self, key: Ints, side: Literal["left", "right"] = "right") -> Ints:
-        """The node that each instant of the host follows: the last join of the thread at or before
-        it (before it, with the side `left`), or the start of the trace."""
+        """The node that each host instant follows: the thread's last join at or before it (with the
+        side `left`, before it), or the start of the trace."""
         if not len(self.joins):
             return np.zeros(len(key), np.int64)
         index = np.searchsorted(self.joins, key, side) - 1

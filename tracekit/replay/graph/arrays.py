@@ -15,32 +15,32 @@ from tracekit.native.replay import Parts
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-# Ids or indices, as the narrowest integer type that holds them.
+# Ids or indices, in the narrowest integer type.
 Numbers = NDArray[Any]
 # A selection of parts: indices or a slice.
 Which = Numbers | slice
 # A time before every other time.
 NEVER = -(1 << 62)
-# Parts with the same factor share a kind if there are at most this many distinct factors.
+# With at most this many distinct factors, parts with the same factor share a kind.
 _FEW = 16
 
 
 def begins(*columns: Numbers) -> Flags:
     """Which rows begin a run: they differ from the row before in one of these columns."""
     first = np.ones(len(columns[0]), np.bool_)
-    first[1:] = np.logical_or.reduce([np.diff(each) != 0 for each in columns])
+    first[1:] = np.logical_or.reduce([np.diff(column) != 0 for column in columns])
     return first
 
 
 def distinct(values: Ints) -> Ints:
     """The distinct values, sorted (np.unique hashes, which is slower for many values)."""
     ordered = np.sort(values)
-    found: Ints = ordered[begins(ordered)]
-    return found
+    result: Ints = ordered[begins(ordered)]
+    return result
 
 
 def compact_ids(ids: Numbers) -> Numbers:
-    """The ids in 32 bits if all fit, else in 64."""
+    """The ids in 32 bits if all fit, else in 64 bits."""
     fits = not len(ids) or (ids.min() >= -(1 << 31) and ids.max() < 1 << 31)
     return ids.astype(np.int32 if fits else np.int64, copy=False)
 
@@ -49,7 +49,7 @@ class Columns(Struct, frozen=True):
     """Rows of one kind; each field of a subclass is a column."""
 
     def take(self, which: Numbers | Flags) -> Self:
-        """Some of the rows."""
+        """The selected rows."""
         return type(self)(*(getattr(self, name)[which] for name in self.__struct_fields__))
 
     @classmethod
@@ -78,13 +78,13 @@ class Rates(Struct):
     cause: Ints
     """The cause of each kind."""
     is_apart: Flags
-    """Which kinds are scaled apart from others of their cause (`scale_apart`)."""
+    """The kinds that `scale_apart` scales separately from others with their cause."""
     rate: Floats
     """The rate of each kind: the factor by which its measured time is multiplied."""
 
     @staticmethod
     def of(cause: NDArray[np.int8], apart: Flags | None = None) -> Rates:
-        """Rates of parts with these causes, some of which are scaled apart from the others."""
+        """Rates of parts with these causes, some of which are scaled separately."""
         many = len(CAUSES)
         kind = cause if apart is None else cause + np.int8(many) * apart
         is_apart = np.arange(2 * many) >= many
@@ -113,7 +113,7 @@ class Rates(Struct):
         self.kind[where] = number[chosen]
 
     def scale_apart(self, factor: float, *, apart: bool) -> None:
-        """Scales the parts that are scaled apart, or all others."""
+        """Scales the separately scaled parts, or all others."""
         self.rate = np.where(self.is_apart == apart, self.rate * factor, self.rate)
 
     def scale_each(self, factors: Floats, which: Ints) -> None:
@@ -129,7 +129,7 @@ class Rates(Struct):
         self._add(kinds, factors)
 
     def _add(self, kinds: Ints, factors: Floats | float) -> None:
-        """Adds kinds that are like these, at other rates."""
+        """Adds copies of these kinds with other rates."""
         self.cause = np.append(self.cause, self.cause[kinds])
         self.is_apart = np.append(self.is_apart, self.is_apart[kinds])
         self.rate = np.append(self.rate, self.rate[kinds] * factors)
@@ -150,6 +150,6 @@ def times(ns: Numbers, factor: Floats | float) -> Ints:
 
 
 def shorter(before_ns: Ints | int, after_ns: Ints | int) -> Floats:
-    """How much shorter times are, as fractions of what they were."""
+    """The decrease of times, as fractions of the original times."""
     saved = np.subtract(before_ns, after_ns, dtype=np.float64)
     return np.divide(saved, before_ns, out=np.zeros(saved.shape), where=np.not_equal(before_ns, 0))

@@ -19,7 +19,7 @@ def build(database: Session, trace_id: int) -> Graph:
     """The graph of a trace.
 
     Raises:
-        TracekitError: no event has a time, or the trace's times do not fit into 64 bits.
+        TracekitError: when no event has a time, or the trace's times do not fit into 64 bits.
     """
     builder = _Builder(recording_of(database, trace_id))
     graph, edges = builder.graph, builder.edges()
@@ -29,10 +29,10 @@ def build(database: Session, trace_id: int) -> Graph:
 
 
 def _finished(graph: Graph, edges: Edges) -> Graph:
-    """The graph with these edges, whose fixed times fit the measured times.
+    """The graph with these edges, with fixed times adjusted to the measured times.
 
-    Shortens an edge that would put its target later than measured. Leaves out an edge whose source
-    was measured after its target, or at the same instant and is a later node.
+    Shortens edges that would put their target later than measured. Leaves out edges whose source
+    was measured after its target, or at the same instant if it is a later node.
     """
     time = graph.time
     rank = np.empty(len(time), np.int32)
@@ -123,7 +123,7 @@ class _Builder:
         )
 
     def _thread_edges(self) -> Edges:
-        """From each join of a thread to the next, over the work between them."""
+        """Edges from each join of a thread to the next, over the work between them."""
         graph, joins = self.graph, self.graph.joins
         node = 1 + graph.ops + np.arange(len(joins))
         own_ns = np.full(len(joins), np.iinfo(np.int64).max)
@@ -136,7 +136,7 @@ class _Builder:
         )  # fmt: skip
 
     def _release_edges(self) -> list[Edges]:
-        """From the op or host instant that a thread waits for to the join."""
+        """Edges from the op or host instant that a thread waits for to the join."""
         by_op = self.waits.op >= 0
         node = 1 + self.graph.ops + self.join
         for_op, others = self.waits.take(by_op), self.waits.take(~by_op)
@@ -193,7 +193,7 @@ class _Builder:
         )
 
     def _wait_edges(self) -> Edges:
-        """From an op to the op of another stream that waits for it."""
+        """Edges from an op to the op on another stream that waits for it."""
         target, source = self.stream_waits
         lag = self.device.start[target] - self.device.end[source]
         return Edges.make(
@@ -216,8 +216,8 @@ class _Builder:
         return np.where(self.device.linked, kinds[latest], np.int8(-1))
 
     def _allowed(self, kind: EdgeKind, op: Ints, lag: Ints) -> Ints:
-        """The part of a lag that the device itself takes: at most its usual time, or, for the edge
-        kind that delayed the op, at most `wait_ns`. A longer lag is a wait for something else."""
+        """The device's own part of a lag: at most its usual time or, for the edge kind that delayed
+        the op, at most `wait_ns`. A longer lag is a wait for something else."""
         usual, wait_ns = self.recorded.usual, self.recorded.thresholds.wait_ns
         usual_ns = usual.latency_ns if kind == EdgeKind.LAUNCH else usual.gap_ns
         return np.minimum(lag, np.where(self.limited_by[op] == kind, wait_ns, usual_ns))

@@ -25,7 +25,7 @@ class Device(Struct, frozen=True, dict=True):
     device_id: Numbers
     stream: Numbers
     queue: NDArray[np.int32]
-    """The number of the op's stream, counted over all devices."""
+    """The op's stream, numbered over all devices."""
     start: Ints
     ns: Ints
     cause: NDArray[np.int8]
@@ -65,7 +65,7 @@ class Device(Struct, frozen=True, dict=True):
 
 
 def device_from(rows: dict[str, NDArray[Any]], host: Host, thresholds: Thresholds) -> Device:
-    """The ops in the rows of queries/replay/device_work.sql and device_limits.sql, of one trace.
+    """One trace's ops, from the rows of queries/replay/device_work.sql and device_limits.sql.
 
     Removes the columns from `rows` as it reads them.
     """
@@ -117,16 +117,16 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, thresholds: Threshold
 
 
 class UsualTimes(Struct, frozen=True):
-    """The delays, in ns, of ops and calls that nothing else delays."""
+    """The usual delays of ops and calls without other delays, in ns."""
 
     latency_ns: int
-    """From a submitted launch to the op's start on an idle stream: the median."""
+    """Median time from a submitted launch to the op's start on an idle stream."""
     least_latency_ns: int
-    """The same: the quantile `quick_share`."""
+    """The quantile `quick_share` of these times."""
     gap_ns: int
-    """Between an op's end and the start of an op that was already queued: the median."""
+    """Median time from an op's end to the start of a queued op."""
     call_ns: int
-    """The length of a launch call that found room in the queue: the median."""
+    """Median length of a launch call that found room in the queue."""
 
 
 class Streams:
@@ -143,9 +143,9 @@ class Streams:
         above = device.queue.astype(np.int64) * (int(end.max(initial=0)) + 1) + end
         before = np.append(np.int32(-1), _latest(above))[:n]
         self.last: NDArray[np.int32] = np.where(self.is_first, -1, before)
-        """The earlier op of the stream that ends last; -1: none."""
+        """The stream's earlier op with the latest end; -1: none."""
         self.free: Ints = np.where(self.last >= 0, end[self.last], NEVER)
-        """When that op ends; NEVER for the first op of a stream."""
+        """That op's end; NEVER for a stream's first op."""
         border = np.flatnonzero(self.is_first)[1:]
         self.by_start = np.split(np.arange(n, dtype=np.int32), border) if n else []
         """The ops of each stream."""
@@ -153,7 +153,7 @@ class Streams:
         self.by_launch = [
             ops[np.argsort(device.call[ops], kind="stable")] for ops in linked if len(ops)
         ]
-        """The linked ops of each stream that has any."""
+        """The linked ops of each stream, without streams that have none."""
         self._ends_last = [ops[_latest(end[ops])] for ops in self.by_launch]
 
     def usual_times(self, thresholds: Thresholds) -> UsualTimes:
@@ -177,11 +177,11 @@ class Streams:
         )
 
     def before(self, until: Ints, not_after: Ints, stream: Ints) -> tuple[Ints, Flags]:
-        """The op that was launched before each instant `until` and ends last, but not after
-        `not_after` (-1: none); and whether a stream's last such op ends after `not_after`.
+        """For each instant `until`, the op launched before it with the latest end, at most
+        `not_after` (-1: none); and whether some stream's last such op ends after `not_after`.
 
-        Only the op that ends last on its stream counts. `stream` selects the streams of this number
-        on any device; -1 selects all.
+        Only each stream's latest end counts. `stream` selects streams with this number on any
+        device; -1 selects all.
         """
         best = np.full(len(until), -1, np.int64)
         best_end = np.full(len(until), NEVER)
@@ -198,8 +198,8 @@ class Streams:
         return best, pending
 
     def depth(self) -> NDArray[np.int32]:
-        """The depth of the stream's queue when each op's launch call began: the number of launches,
-        including this one, whose ops had not started."""
+        """The depth of the stream's queue at the start of each op's launch call: the number of
+        launches, including this one, whose ops had not started."""
         device = self._device
         depth = np.zeros(len(device.start), np.int32)
         for op in self.by_launch:

@@ -1,13 +1,12 @@
-"""Host threads as arrays: stretches of work, instants on them, and threads that hand work over.
+"""Host threads as arrays: stretches of work, instants, and handovers of work between threads.
 
 One axis holds the instants of all threads, thread after thread; a position on it is a key
-(`Host.key`). A thread works through its stretches at the rates that a replay gives them. It does no
-work while it is blocked.
+(`Host.key`). A thread works through its stretches at the rates in a replay, except while it is
+blocked.
 
 A trace does not record handovers. (Its `fwdbwd` flows link operators, not threads; in real traces
-they lead to no thread that is not found without them.) In a backward pass, a thread of autograd's
-works while the thread that called backward stays in one slice, or in none, from the start of that
-work to its end.
+they do not reveal additional threads.) In a backward pass, an autograd thread works while the
+thread that called backward stays in one slice, or in none, from the start of that work to its end.
 """
 
 from __future__ import annotations
@@ -62,8 +61,8 @@ class Host(Struct, frozen=True):
 
     def is_of(self, causes: Sequence[str]) -> Flags:
         """Which stretches have one of these causes."""
-        found: Flags = np.logical_or.reduce([self.cause == CAUSES.index(each) for each in causes])
-        return found
+        flags: Flags = np.logical_or.reduce([self.cause == CAUSES.index(cause) for cause in causes])
+        return flags
 
     def key(self, thread: Numbers, time_ns: Ints) -> Ints:
         """The keys of instants in ns on the trace's clock, clipped to the span."""
@@ -89,11 +88,11 @@ class Host(Struct, frozen=True):
         number = {thread: i for i, thread in enumerate(self.threads)}
         # Most rows have the same thread as the previous row.
         first = np.flatnonzero(begins(pid, tid))
-        known = [
+        numbers = [
             number.get(thread, -1)
             for thread in zip(pid[first].tolist(), tid[first].tolist(), strict=True)
         ]
-        return np.repeat(np.array(known, np.int64), np.diff(np.append(first, len(pid))))
+        return np.repeat(np.array(numbers, np.int64), np.diff(np.append(first, len(pid))))
 
     def slices(self, rows: Mapping[str, Ints]) -> tuple[Ints, Ints, Ints]:
         """The threads of slices (-1: one without stretches), and the keys at which the slices begin
@@ -118,20 +117,21 @@ class Host(Struct, frozen=True):
         )
 
     def within(self, begin: Ints, end: Ints) -> Flags:
-        """Which stretches begin in one of these intervals (each interval lies on one thread)."""
+        """Which stretches begin in one of these intervals (each on one thread)."""
         depth = np.zeros(len(self) + 1, np.int32)
         np.add.at(depth, np.searchsorted(self.at, begin), 1)
         np.add.at(depth, np.searchsorted(self.at, end), -1)
         return np.cumsum(depth[:-1], out=depth[:-1]) > 0
 
     def blocking(self, start: Ints, end: Ints) -> Host:
-        """A copy that is blocked from each `start` to its `end` (both on one thread)."""
+        """A copy in which threads are blocked from each `start` to its `end` (on the same
+        thread)."""
         host = self.cut(np.concatenate([start, end]))
         return replace(host, blocked=host.blocked | host.within(start, end))
 
     def judging_rests(self, unrecorded_ns: int) -> Host:
-        """A copy in which the rest of an unrecorded stretch beside a wait counts as Python, if that
-        rest is shorter than `unrecorded_ns` and the thread's code was recorded."""
+        """A copy in which the rest of an unrecorded stretch next to a wait counts as Python, if it
+        is shorter than `unrecorded_ns` and the thread's code was recorded."""
         python = CAUSES.index("python")
         beside = np.append(self.blocked[1:], False) | np.append(False, self.blocked[:-1])
         rest = (self.cause == CAUSES.index(UNRECORDED)) & beside & ~self.blocked
@@ -141,7 +141,7 @@ class Host(Struct, frozen=True):
         return replace(self, cause=np.where(rest, python, self.cause).astype(np.int8))
 
     def totals(self, thread: int | None = None) -> Ints:
-        """The work of a thread, or of all, by cause in ns."""
+        """The work of one or all threads by cause, in ns."""
         ns = np.where(self.blocked, 0, np.diff(self.borders))
         # Each thread's section of the axis has one instant more than its time has nanoseconds.
         if len(self):
@@ -186,19 +186,19 @@ def host_from(
     """
     span_ns = end_ns - origin_ns + 1
     if span_ns * max(1, len(threads)) > 1 << 62:
-        raise TracekitError("its events span centuries: the durations are wrong")
+        raise TracekitError("the events span centuries: durations must be wrong")
     borders, causes, events = [], [np.zeros(0, np.int8)], [np.zeros(0, np.int32)]
     number = -1
-    for each in rows:
-        start: Ints = each["start_ns"]
-        # Every thread's stretches cover the whole trace, so a new thread begins at its start.
+    for row in rows:
+        start: Ints = row["start_ns"]
+        # Every thread's stretches cover the whole trace, so the next thread begins at its start.
         thread = number + np.cumsum(start == trace_start_ns)
         number = int(thread[-1]) if len(thread) else number
         begin = np.clip(start, origin_ns, end_ns)
-        inside = np.clip(start + each["dur_ns"], origin_ns, end_ns) > begin
+        inside = np.clip(start + row["dur_ns"], origin_ns, end_ns) > begin
         borders.append((thread * span_ns + (begin - origin_ns))[inside])
-        causes.append(each["cause"][inside])
-        events.append(compact_ids(np.ma.filled(each["event_id"], -1)[inside]))
+        causes.append(row["cause"][inside])
+        events.append(compact_ids(np.ma.filled(row["event_id"], -1)[inside]))
     cause = np.concatenate(causes)
     end = np.array([len(threads) * span_ns], np.int64)
     return Host(
@@ -213,7 +213,7 @@ def host_from(
 
 
 class Handovers(Columns, frozen=True):
-    """Stretches of work that one thread gives to another. Instants are keys of the host."""
+    """Stretches of work that one thread gives to another. Instants are host keys."""
 
     idle_from: Ints
     """On the worker: the end of its previous work."""
@@ -228,8 +228,8 @@ class Handovers(Columns, frozen=True):
 
 def handovers(host: Host, launching: Numbers, thresholds: Thresholds) -> Handovers:
     """The work that other threads gave to the threads numbered `launching`."""
-    # A process's first thread may give work to all its threads; other threads may give work only to
-    # threads that began to work later.
+    # A process's first thread may give work to all its threads, others only to threads that started
+    # to work later.
     at = host.at[host.event >= 0]
     owner = host.thread_of(at)
     first = np.flatnonzero(begins(owner))
@@ -250,12 +250,12 @@ def handovers(host: Host, launching: Numbers, thresholds: Thresholds) -> Handove
 def _in_process(
     host: Host, turn: list[int], workers: set[int], thresholds: Thresholds
 ) -> Iterator[Handovers]:
-    """The handovers between the threads of one process; each may get work from those before it."""
+    """The handovers between a process's threads; each may get work from earlier ones."""
     is_pair = len(workers.intersection(turn)) <= 2
     for index, worker in enumerate(turn):
         if worker not in workers or not index:
             continue
-        begin, end = (host.time_of(each) for each in _runs(host, worker))
+        begin, end = (host.time_of(run) for run in _runs(host, worker))
         work = end - begin
         best: tuple[float, int, Flags, Ints] | None = None
         for giver in turn[: min(index, thresholds.most_givers)]:
@@ -266,7 +266,7 @@ def _in_process(
             if share == 1:
                 break
         if best is None and is_pair and host.threads[turn[0]][0] == host.threads[turn[0]][1]:
-            # Recording may begin or end amid such work: then the first thread has no slice there.
+            # If recording begins or ends during such work, the first thread has no slice there.
             # Where many threads launch, the first may be done.
             still, stretch = _stands_still(host, turn[0], begin, end, is_cut=True)
             if work[still].sum() >= thresholds.handed_over_share * work.sum() > 0:

@@ -1,5 +1,5 @@
-"""The input of the graph: the recorded work of host and device, the usual delays, and the ops that
-wait for other streams."""
+"""The graph's input: recorded work of host and device, usual delays, and ops that wait for other
+streams."""
 
 from __future__ import annotations
 
@@ -63,24 +63,24 @@ class Recording(Struct, frozen=True, dict=True):
         """The threads that lead the run: the one that launches most and those that give it work.
 
         Without launches, it is the thread that computes, or the one with the most recorded work.
-        The first of them gets its work from nobody.
+        The first of them does not get work from another thread.
         """
         host = self.host
         if not len(host.threads):
             return np.zeros(0, np.int64)
         if self.device.linked.any():
             launches = np.bincount(self.device.thread[self.device.linked])
-            found = [int(launches.argmax())]
+            threads = [int(launches.argmax())]
         elif len(self.computing):
-            found = self.computing.tolist()
+            threads = self.computing.tolist()
         else:
             recorded = np.where(host.event >= 0, np.diff(host.borders), 0)
-            found = [int(sums(host.thread_of(host.at), recorded, len(host.threads)).argmax())]
+            threads = [int(sums(host.thread_of(host.at), recorded, len(host.threads)).argmax())]
         worker = host.thread_of(self.handovers.begin)
         giver = host.thread_of(self.handovers.given)
-        while (more := giver[worker == found[0]]).size and int(more[0]) not in found:
-            found.insert(0, int(more[0]))
-        return np.array(found, np.int64)
+        while (givers := giver[worker == threads[0]]).size and int(givers[0]) not in threads:
+            threads.insert(0, int(givers[0]))
+        return np.array(threads, np.int64)
 
     @cached_property
     def submitted(self) -> Ints:
@@ -96,8 +96,8 @@ class Recording(Struct, frozen=True, dict=True):
         return np.where(device.linked, start, 0)
 
     def submitted_beside(self, waiting: Ints) -> Ints:
-        """The same, with the ops that wait for another stream known. Other blocking copies that
-        begin long after their stream was free were being prepared until then.
+        """The same instants, given the ops that wait for another stream. Other blocking copies that
+        start long after their stream was free were being prepared until then.
         """
         device, usual = self.device, self.usual
         late = device.is_blocking & (device.start - self.streams.free > self.thresholds.wait_ns)
@@ -124,8 +124,8 @@ def recording_of(database: Session, trace_id: int) -> Recording:
     """Reads a trace's recording.
 
     Raises:
-        TracekitError: no event has a time or takes any, or the trace's times do not fit into 64
-            bits.
+        TracekitError: when no event has a time or a duration, or the trace's times do not fit
+            into 64 bits.
     """
     thresholds = database.thresholds
     spans = database.rows_of_trace("SELECT trace_id, start_ns, end_ns FROM trace_span", trace_id)
@@ -160,8 +160,8 @@ def recording_of(database: Session, trace_id: int) -> Recording:
 
 
 def _by_cpu_work(database: Session, trace_id: int, host: Host) -> tuple[Host, Ints]:
-    """The host of a trace without GPU ops, with the activity of its computing thread from the query
-    cpu_work, and that thread, if there is one."""
+    """The host of a trace without GPU ops, with the computing thread's activity from the query
+    cpu_work; and that thread, if any."""
     rows = database.arrays("cpu_work", trace=trace_id)
     thread = host.numbers(rows["pid"], rows["tid"])
     begin = host.key(thread, rows["start_ns"])
@@ -175,9 +175,9 @@ def _by_cpu_work(database: Session, trace_id: int, host: Host) -> tuple[Host, In
 def _on_time(
     device: Device, calls: dict[str, NDArray[Any]], origin_ns: int, thresholds: Thresholds
 ) -> Device:
-    """The device with its clock set back if calls return before the ops that they wait for end.
+    """The device, with its clock set back if calls return before the ops that they wait for end.
 
-    That needs most calls to return early, and leaves every op after its launch.
+    The clock is set back only if most calls return early, and every op stays after its launch.
     """
     if len(device.shift_ns) != 1 or any(device.shift_ns.values()):
         return device
@@ -253,8 +253,8 @@ def _recorded_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, I
         first, stop = np.searchsorted(of_stream, [number, number + 1])
         mine, call_at = linked[first:stop], np.flatnonzero(stream == number)
         index = np.searchsorted(device.call[mine], call[call_at], "left")
-        found = index < len(mine)
-        target[call_at[found]] = mine[index[found]]
+        is_valid = index < len(mine)
+        target[call_at[is_valid]] = mine[index[is_valid]]
     good = (target >= 0) & (source >= 0) & (other >= 0)
     return target[good], source[good]
 
@@ -275,7 +275,7 @@ def _inferred_waits(recorded: Recording, rows: dict[str, Ints]) -> Iterator[tupl
     )
     key = recorded.host.key(device.thread, recorded.host.origin_ns + device.call)
     if len(calls):
-        yield _neighbours(recorded, calls, key)
+        yield _neighbors(recorded, calls, key)
         same = ~recorded.streams.is_first & (np.roll(device.thread, 1) == device.thread)
         since = np.where(same, np.roll(key, 1), recorded.host.start_of(device.thread))
         index = np.searchsorted(calls, key) - 1
@@ -287,8 +287,8 @@ def _inferred_waits(recorded: Recording, rows: dict[str, Ints]) -> Iterator[tupl
     source = _ended_before(recorded, op, device.call_end[op] + 1)
     other = (source >= 0) & (device.launch_id[source] != device.launch_id[op])
     yield _late(recorded, op, np.where(other, -1, source), ready)
-    # Of an op without a launch, the calls before it are unknown, too: only an op that ran while its
-    # stream stood still, and ended right before it, explains that.
+    # For an op without a launch, the calls before it are also unknown: only an op that ran while
+    # its stream was idle, and ended right before it, explains the delay.
     free, wait_ns = recorded.streams.free, recorded.thresholds.wait_ns
     op = np.flatnonzero(~device.linked & (free > NEVER) & (device.start > free + wait_ns))
     source = _ended_before(recorded, op, np.full(len(op), -NEVER))
@@ -296,7 +296,7 @@ def _inferred_waits(recorded: Recording, rows: dict[str, Ints]) -> Iterator[tupl
     yield _late(recorded, op, np.where(covers, source, -1), ready)
 
 
-def _neighbours(recorded: Recording, calls: Ints, key: Ints) -> tuple[Ints, Ints]:
+def _neighbors(recorded: Recording, calls: Ints, key: Ints) -> tuple[Ints, Ints]:
     """Ops of different streams that a thread launched one after the other, with only a call in
     between that makes a stream wait."""
     device = recorded.device
@@ -317,7 +317,8 @@ def _neighbours(recorded: Recording, calls: Ints, key: Ints) -> tuple[Ints, Ints
 
 
 def _late(recorded: Recording, op: Ints, source: Ints, ready: Ints) -> tuple[Ints, Ints]:
-    """The pairs whose source ended after the op could have started: only they explain a delay."""
+    """The pairs whose source ended after the op could have started, since only these explain a
+    delay."""
     good = source >= 0
     good[good] = recorded.device.end[source[good]] > ready[op[good]]
     return op[good], source[good]

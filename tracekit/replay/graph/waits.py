@@ -16,7 +16,7 @@ from tracekit.replay.graph.recording import Recording
 
 
 class Waits(Columns, frozen=True):
-    """Stretches in which a thread may stand still: it is blocked from `start` to `end`.
+    """Stretches in which a thread may wait: it is blocked from `start` to `end`.
 
     The join at `end` comes no earlier than `lag_ns` after the source, and no earlier than `own_ns`
     after the thread's own work. The source is the end of the op `op` (its start for the kind
@@ -58,8 +58,8 @@ def _calls(
 ) -> Waits:
     """Calls from `begin` to `end` that wait for `op`, which releases them at `released`.
 
-    They wait until their end if that follows within `wait_ns`; else the rest is their own work,
-    part of `own`. A call that did not wait, though it may in a changed run, is all its own work,
+    They wait until their end if that follows within `wait_ns`; otherwise the rest is their own
+    work, part of `own`. A call that did not wait but may in a changed run consists of its own work,
     and would return `else_lag` after its release.
     """
     host = recorded.host
@@ -78,7 +78,7 @@ def _calls(
 
 
 def waits_of(recorded: Recording, submitted: Ints) -> Waits:
-    """The stretches in which the trace's threads may stand still.
+    """The stretches in which the trace's threads may wait.
 
     Args:
         submitted: the instant in each launch call from which its op could start.
@@ -122,8 +122,8 @@ def _sync_calls(recorded: Recording) -> Waits:
     # Such a call waited if it ended right after the op and no other op was pending.
     maybe = scope == "maybe"
     allocates = rows["cause"] == CAUSES.index("allocation")
-    known = np.where(allocates, recorded.thresholds.return_ns, recorded.thresholds.wait_ns)
-    follows = (end - ended <= known) & (ended <= end + recorded.thresholds.clock_tick_ns)
+    limit_ns = np.where(allocates, recorded.thresholds.return_ns, recorded.thresholds.wait_ns)
+    follows = (end - ended <= limit_ns) & (ended <= end + recorded.thresholds.clock_tick_ns)
     proved = (ended > begin) & ~pending & follows
     waits = (op >= 0) & (thread >= 0) & (~maybe | proved) & (begin < end)
     short = waits & (ended <= begin)
@@ -141,8 +141,8 @@ def _sync_calls(recorded: Recording) -> Waits:
 
 def _ends(recorded: Recording, op: Ints) -> Ints:
     """When ops end; -1 for op -1 (none)."""
-    found: Ints = np.append(recorded.device.end, -1)[op]
-    return found
+    ends: Ints = np.append(recorded.device.end, -1)[op]
+    return ends
 
 
 def _ended_last(recorded: Recording, end: Ints, stream: Ints) -> Ints:
@@ -152,9 +152,9 @@ def _ended_last(recorded: Recording, end: Ints, stream: Ints) -> Ints:
     op = np.flatnonzero(~device.linked)
     op = np.append(op[np.argsort(device.end[op], kind="stable")], -1)
     index = np.searchsorted(device.end[op[:-1]], end + thresholds.clock_tick_ns, "right") - 1
-    found = op[index]
-    on_stream = (stream < 0) | (stream == np.append(device.stream, -1)[found])
-    return np.where(on_stream & (end - _ends(recorded, found) <= thresholds.wait_ns), found, -1)
+    ops = op[index]
+    on_stream = (stream < 0) | (stream == np.append(device.stream, -1)[ops])
+    return np.where(on_stream & (end - _ends(recorded, ops) <= thresholds.wait_ns), ops, -1)
 
 
 def _blocking_copies(recorded: Recording, submitted: Ints) -> Waits:
@@ -174,7 +174,7 @@ def _full_queues(recorded: Recording) -> Waits:
     """Launch calls that found their stream's queue full, and calls that could find it full in a
     changed run."""
     device, thresholds = recorded.device, recorded.thresholds
-    found: list[Waits] = []
+    waits: list[Waits] = []
     for launched in recorded.streams.by_launch:
         op = launched[~device.is_blocking[launched]]
         op = op[begins(device.launch_id[op])]
@@ -190,7 +190,7 @@ def _full_queues(recorded: Recording) -> Waits:
         deep = int((depth >= thresholds.queue_depth).sum())
         if blocked.sum() < max(thresholds.full_calls, 1) or not deep:
             continue
-        # A queue that is full for a short time has few such calls, but they are long.
+        # A queue that is full only briefly has few such calls, but they are long.
         blocked_ns = np.median((device.call_end[op] - device.call[op])[blocked])
         is_long = blocked_ns >= thresholds.one_range_ratio * recorded.usual.call_ns
         if blocked.sum() < thresholds.full_share * deep and not is_long:
@@ -210,19 +210,19 @@ def _full_queues(recorded: Recording) -> Waits:
         usual = int(np.median((end - roomy)[is_blocked]))
         # A call that begins when the queue has room does not wait.
         is_blocked &= roomy > begin
-        found.append(
+        waits.append(
             _calls(
                 recorded, EdgeKind.QUEUE, source, device.thread[target], begin, end, roomy,
                 own=recorded.usual.call_ns, cause=CAUSES.index("launch"), waited=is_blocked,
                 else_lag=np.minimum(end - roomy, usual),
             )
         )  # fmt: skip
-    return Waits.concatenate(found)
+    return Waits.concatenate(waits)
 
 
 def _held_launches(recorded: Recording, full: Waits) -> Waits:
-    """Other launch calls that return once an op ends that ran for nearly all of the call: it held
-    them up, as a copy of parameters does."""
+    """Other launch calls that return when an op ends that ran during nearly all of the call: the op
+    delayed them, like a copy of parameters."""
     device, host, thresholds = recorded.device, recorded.host, recorded.thresholds
     op = np.flatnonzero(device.linked & ~device.is_blocking)
     op = op[np.unique(device.launch_id[op], return_index=True)[1]]
@@ -248,12 +248,13 @@ def _held_launches(recorded: Recording, full: Waits) -> Waits:
 
 
 def _fetches(recorded: Recording) -> Waits:
-    """Fetches that found no batch loaded.
+    """Fetches that found no loaded batch.
 
     The loader works while the thread does other things. In a replay, it takes as long from one
-    batch to the next as it did in the trace. Where most fetches find none, the loader never rests:
-    it takes as long from one late batch to the next, however soon those between were taken. The
-    first fetch then waits as the others do, unless it takes far longer: its workers start.
+    batch to the next as in the trace. If most fetches find no batch, the loader never rests: the
+    time from one late batch to the next stays the same, however soon the batches between were
+    taken. The first fetch then waits like the others, unless it takes far longer because workers
+    start.
     """
     rows = recorded.database.arrays("input_waits", trace=recorded.trace_id)
     thread, start, end = recorded.host.slices(rows)
@@ -280,13 +281,13 @@ def _fetches(recorded: Recording) -> Waits:
     )
 
 
-# -- waits that no call marks: by their times
+# -- waits without a waiting call, inferred from times
 
 
 def _idling(recorded: Recording) -> Waits:
-    """Where threads other than the leading ones only wait: for a lock, a queue or a timer. A trace
-    does not record what wakes them. In a replay, they go on when the leading thread has reached the
-    point at which they went on in the trace.
+    """Waits of non-leading threads for a lock, a queue or a timer. A trace does not record what
+    wakes them. In a replay, they continue when the leading thread has reached the point at which
+    they continued in the trace.
     """
     rows = recorded.database.arrays("thread_waits", trace=recorded.trace_id)
     thread, start, end = recorded.host.slices(rows)
@@ -298,8 +299,8 @@ def _idling(recorded: Recording) -> Waits:
 
 
 def _unrecorded(recorded: Recording) -> Waits:
-    """Where it is unknown what a launching thread did: nothing in the trace explains when it goes
-    on."""
+    """Stretches in which a launching thread's work is unknown: the trace does not explain when it
+    continues."""
     rows = recorded.database.arrays("unrecorded_work", trace=recorded.trace_id)
     thread, start, end = recorded.host.slices(rows)
     start, end = start[thread >= 0], end[thread >= 0]
@@ -307,10 +308,9 @@ def _unrecorded(recorded: Recording) -> Waits:
 
 
 def _answers(recorded: Recording) -> Waits:
-    """Where a thread waits for other ranks or workers: that takes the same at any speed of the
-    host.
+    """Waits for other ranks or workers. They take the same time at any speed of the host.
 
-    The network or the other side takes the time; no edge leads there.
+    The network or the other side takes the time, which the graph does not contain.
     """
     host = recorded.host
     chosen = np.flatnonzero(host.cause == CAUSES.index("communication"))
@@ -323,10 +323,11 @@ def _answers(recorded: Recording) -> Waits:
 
 
 def _spins(recorded: Recording) -> list[Waits]:
-    """Where a thread spins until the device, or a collective or message on another thread, is done.
+    """Waits in which a thread spins until the device, or another thread's collective or message, is
+    done.
 
-    A slice without work of its own that ends right after the last op launched before it, and covers
-    most of that op, may do so by chance. If slices of one name do so repeatedly, they wait.
+    A slice without its own work that ends right after the last op launched before it, and covers
+    most of that op, may do so by chance. If slices with the same name do so repeatedly, they wait.
     """
     thresholds, device, host = recorded.thresholds, recorded.device, recorded.host
     rows = recorded.database.arrays("possible_waits", trace=recorded.trace_id)
@@ -347,7 +348,7 @@ def _spins(recorded: Recording) -> list[Waits]:
     group = np.unique(np.stack([thread, rows["alike"]]), axis=1, return_inverse=True)[1].ravel()
 
     def again(found: Flags) -> Ints:
-        """The stretches of groups in which most stretches that could wait do wait."""
+        """The stretches in groups where most stretches that could wait do wait."""
         count = np.bincount(group, found & usable)[group]
         could = np.bincount(group, pending & usable)[group]
         often = (count >= thresholds.fewest_alike) & (2 * count >= could)

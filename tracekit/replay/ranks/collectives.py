@@ -1,5 +1,5 @@
-"""Where ranks meet: the collectives that several of them took part in, and the order in which
-their graphs are replayed together."""
+"""Meetings of ranks: collectives that several ranks joined, and the order in which the ranks'
+graphs are replayed together."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class CollectiveMembers(Columns, frozen=True):
     trace_id: Ints
     event_id: Ints
     ns: Ints
-    """How long the kernel took, waiting included."""
+    """The kernel's duration, waiting included."""
     wire_ns: Ints
-    """Time on the wire: the duration on the rank that came last."""
+    """Time on the wire: the duration on the rank that arrived last."""
     is_last: Flags
     type: NDArray[Any]
     direction: NDArray[Any]
@@ -48,14 +48,14 @@ class CollectiveMembers(Columns, frozen=True):
 
     @property
     def wait_ns(self) -> Ints:
-        """How long each rank waited for the last one."""
+        """Each rank's wait for the last one."""
         return self.ns - self.wire_ns
 
     @property
     def is_exchange(self) -> Flags:
         """Which collectives are sends or receives."""
-        found: Flags = self.direction != ""
-        return found
+        flags: Flags = self.direction != ""
+        return flags
 
     def take(self, which: Numbers | Flags) -> CollectiveMembers:
         """Some of the members, with meetings renumbered."""
@@ -64,8 +64,8 @@ class CollectiveMembers(Columns, frozen=True):
 
 
 def members_of(database: Session) -> tuple[CollectiveMembers, int]:
-    """The members of all meetings, and how many meetings were left out because a rank has several
-    kernels of them: it is not known which of them met the others."""
+    """The members of all meetings, and the number of meetings left out because a rank has several
+    kernels in them, so it is unknown which one met the others."""
     rows = database.arrays("collective_members")
 
     def numbers(name: str) -> Ints:
@@ -74,21 +74,21 @@ def members_of(database: Session) -> tuple[CollectiveMembers, int]:
     def words(name: str) -> NDArray[Any]:
         return np.ma.filled(rows[name].astype(object), "").astype(np.str_)
 
-    found = CollectiveMembers(
+    members = CollectiveMembers(
         numbers("call") - 1, numbers("trace_id"), numbers("event_id"), numbers("dur_ns"),
         numbers("wire_ns"), np.ma.filled(rows["is_last"], False).astype(np.bool_), words("type"),
         words("direction"), words("matched_by"), words("group_key"), numbers("message_bytes"),
     )  # fmt: skip
-    pairs = np.stack([found.meeting, found.trace_id])
+    pairs = np.stack([members.meeting, members.trace_id])
     pairs, times = np.unique(pairs, axis=1, return_counts=True)
     twice = np.unique(pairs[0][times > 1])
-    return found.take(~np.isin(found.meeting, twice)), len(twice)
+    return members.take(~np.isin(members.meeting, twice)), len(twice)
 
 
 class Seats:
-    """The kernels of one rank that meet those of others.
+    """The kernels of one rank that meet other ranks' kernels.
 
-    Each gets a separate node for the end of the meeting: nodes that followed the kernel's end
+    Each gets a separate node for the end of the meeting. Nodes that followed the kernel's end now
     follow that node; nodes that followed its start still do.
     """
 
@@ -117,7 +117,7 @@ class Seats:
         self.known = last[self.node]
         """The number of edges after which the start of each kernel is known."""
         self.needed = np.full(len(ops), len(edges), np.int64)
-        """The edge before which the end of each kernel has to be known."""
+        """The first edge that needs the end of each kernel."""
         np.minimum.at(self.needed, self._seat, first[edges.target[at]])
 
     def with_ends(self, is_met: np.ndarray) -> Graph:
@@ -133,12 +133,12 @@ class Seats:
         op_ns[at] = 0
         fixed_ns[at] -= early
         ends = graph.time[self.node] + graph.device.ns[self.ops]
-        more = np.zeros(len(self.ops), np.int64)
+        shift = np.zeros(len(self.ops), np.int64)
         return replace(
             graph,
             edges=replace(edges, source=source, op_ns=op_ns, fixed_ns=compact_ids(fixed_ns)),
             time=np.concatenate([graph.time, ends]),
-            unknown=np.concatenate([graph.unknown, more]),
+            unknown=np.concatenate([graph.unknown, shift]),
         )
 
 
@@ -155,18 +155,18 @@ def _groups(edges: Edges, nodes: int) -> tuple[Ints, Ints]:
 def turns_of(seats: list[Seats], arrivals: Ints, at_ns: Ints) -> tuple[Turns, np.ndarray]:
     """The turns of a replay of all ranks, and which meetings take place.
 
-    Where ranks come to their meetings in contradictory orders, the replay cannot go on until a
-    meeting is left out: the earliest one, and so on.
+    If ranks arrive at their meetings in contradictory orders, the earliest blocking meeting is left
+    out, and so on.
 
     Args:
         seats: the seats of each rank.
-        arrivals: how many kernels arrive at each meeting.
-        at_ns: when each meeting ended, as measured.
+        arrivals: the number of kernels that arrive at each meeting.
+        at_ns: the measured end of each meeting.
     """
     is_met = np.ones(len(arrivals), np.bool_)
     pending, done = arrivals.copy(), np.zeros(len(arrivals), np.bool_)
     waiting: dict[int, list[int]] = defaultdict(list)
-    events = [_events(each) for each in seats]
+    events = [_events(seat) for seat in seats]
     passed, cursor = [0] * len(seats), [0] * len(seats)
     turns: list[tuple[int, int, int]] = []
     runnable = list(range(len(seats)))
@@ -211,8 +211,8 @@ def turns_of(seats: list[Seats], arrivals: Ints, at_ns: Ints) -> tuple[Turns, np
 
 def _events(seats: Seats) -> list[tuple[int, int, int]]:
     """The events along a rank's edges, in order: a kernel arrives, or an end is needed."""
-    found = [
+    events = [
         *zip(seats.known.tolist(), [_ARRIVE] * len(seats.ops), seats.meeting.tolist(), strict=True),
         *zip(seats.needed.tolist(), [_NEED] * len(seats.ops), seats.meeting.tolist(), strict=True),
     ]
-    return sorted(found)
+    return sorted(events)

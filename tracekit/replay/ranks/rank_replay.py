@@ -1,4 +1,4 @@
-"""Replays the ranks of a run together: what one rank changes moves the others."""
+"""Replays the ranks of a run together: a change on one rank affects the others."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tracekit.replay.replay import Replay
 from tracekit.replay.simulator import Run, Scale, Simulator
 from tracekit.text import duration
 
-# Types of collectives that no rank leaves before all have come (aligned_clocks in
+# Types of collectives that no rank leaves before all have arrived (aligned_clocks in
 # queries/views/collectives.sql).
 _END_TOGETHER = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier")
 
 
 def clock_doubt(waited_ns: int, calls: int, residual_ns: int) -> str | None:
-    """A warning for collectives that do not end together, so that waits are unknown.
+    """A warning that collectives do not end together, so that waits are unknown.
 
     `waited_ns` is the time that all ranks waited in `calls` kernels of collectives.
     """
@@ -39,18 +39,18 @@ def clock_doubt(waited_ns: int, calls: int, residual_ns: int) -> str | None:
 
 
 def not_one_run(database: Session) -> str | None:
-    """Why the traces of a database are not the ranks of one run; None: they may be."""
+    """Why a database's traces are not the ranks of one run; None: they may be."""
     traces = database.ask("overview")
-    ranks = [each["rank"] for each in traces]
+    ranks = [trace["rank"] for trace in traces]
     if len(traces) < 2:
         return "there is only one trace"
     if None in ranks:
         return f"the rank is not recorded in {ranks.count(None)} of the {len(ranks)} traces"
     if len(set(ranks)) < len(ranks):
-        return "several traces are of the same rank"
+        return "several traces are from the same rank"
     jobs = {row[0] for row in database.fetch("SELECT DISTINCT job FROM jobs")[1]}
     if len(jobs) > 1:
-        return f"the traces are of {len(jobs)} runs: recorded apart, or of different world sizes"
+        return f"the traces are from {len(jobs)} runs: their recordings or world sizes differ"
     if len(replayable(database)) < 2:
         return "fewer than two of the traces have GPU ops, so no ranks can be replayed together"
     return None
@@ -69,24 +69,24 @@ class RanksRun(Struct, frozen=True, dict=True):
     runs: list[Run]
     """The replay of each rank."""
     ended: Ints
-    """When each meeting ends, by the clock of the first rank."""
+    """The end of each meeting, on the first rank's clock."""
     wire_ns: Ints
 
     @cached_property
     def wait_ns(self) -> Ints:
-        """How long each member of a meeting waits for the last one."""
+        """Each member's wait for the last one in its meeting."""
         members, of = self.of.members, self.of
         arrived = self.ended - self.wire_ns
-        found = np.zeros(len(members), np.int64)
+        waits = np.zeros(len(members), np.int64)
         for own, run in zip(of.own, self.runs, strict=True):
             at = run.time[1 + of.op[own]] + of.arrive_ns[own]
-            found[own] = arrived[members.meeting[own]] - at
-        return np.where(of.is_met[members.meeting] & of.waits, np.maximum(found, 0), 0)
+            waits[own] = arrived[members.meeting[own]] - at
+        return np.where(of.is_met[members.meeting] & of.waits, np.maximum(waits, 0), 0)
 
     @cached_property
     def borders(self) -> Ints:
-        """When the run's first step begins, and when each step is complete on all ranks, by the
-        clock of the first rank; without steps, when the whole recording begins and ends."""
+        """The start of the run's first step, and the times at which each step is complete on all
+        ranks, on the first rank's clock; without steps, the recording's start and end."""
         of = self.of
         if of.step_names:
             latest: Ints = np.max(of.rank_borders(self.runs), axis=0)
@@ -108,47 +108,47 @@ class RanksRun(Struct, frozen=True, dict=True):
 
 
 class RankReplay:
-    """The graphs of the ranks of a run, which can be replayed together with changes."""
+    """The graphs of a run's ranks, which can be replayed together with changes."""
 
     def __init__(self, database: Session, trace_ids: Sequence[int]) -> None:
         self.database = database
         self.trace_ids = list(trace_ids)
-        found, self.ambiguous = members_of(database)
+        members, self.ambiguous = members_of(database)
         self.replays = [Replay(database, each) for each in trace_ids]
-        rank, op = np.full((2, len(found)), -1, np.int64)
+        rank, op = np.full((2, len(members)), -1, np.int64)
         for number, (trace_id, replay) in enumerate(zip(trace_ids, self.replays, strict=True)):
-            own = found.trace_id == trace_id
-            rank[own] = number
-            op[own] = replay.graph.device.numbers(found.event_id[own])
-        known = op >= 0
-        # A collective that only one rank recorded is not replayed as a meeting.
-        many = np.bincount(found.meeting[known], minlength=found.count) > 1
-        known &= many[found.meeting]
-        self.members: CollectiveMembers = found.take(known)
-        self.rank = rank[known]
+            mine = members.trace_id == trace_id
+            rank[mine] = number
+            op[mine] = replay.graph.device.numbers(members.event_id[mine])
+        is_known = op >= 0
+        # A collective recorded by only one rank is not a meeting.
+        many = np.bincount(members.meeting[is_known], minlength=members.count) > 1
+        is_known &= many[members.meeting]
+        self.members: CollectiveMembers = members.take(is_known)
+        self.rank = rank[is_known]
         """The rank of each member: an index into `trace_ids`."""
-        self.op = op[known]
+        self.op = op[is_known]
         """The number of each member's kernel among its rank's ops."""
         self.clocks = {row["trace_id"]: row for row in database.ask("rank_clocks")}
         """The answer of the query rank_clocks, by trace_id."""
         self.ahead_ns = self._ahead()
-        """Time to add to each rank's times to get times on the first rank's clock."""
+        """The offset from each rank's clock to the first rank's clock."""
         self._meet()
 
     @property
     def residual_ns(self) -> int:
-        """By how much the ends of the same collectives differ, on one clock."""
+        """The difference between the ends of the same collectives, on one clock."""
         return max((row["residual_ns"] for row in self.clocks.values()), default=0)
 
     @cached_property
     def waited_ns(self) -> int:
-        """The time that all ranks together wait in collectives, without sends and receives."""
+        """The total wait of all ranks in collectives, without sends and receives."""
         return int(self.members.wait_ns[~self.members.is_exchange].sum())
 
     @property
     def doubt(self) -> str | None:
-        """Why it is unknown who waits for whom (collectives do not end together); None: it is
-        known."""
+        """Why it is unknown which rank waits for which (collectives do not end together); None: it
+        is known."""
         calls = int((~self.members.is_exchange).sum())
         return clock_doubt(self.waited_ns, calls, self.residual_ns)
 
@@ -157,13 +157,13 @@ class RankReplay:
     def _ahead(self) -> Ints:
         query = "SELECT trace_id, coalesce(base_time_ns, 0) FROM trace"
         base = dict(self.database.fetch(query)[1])
-        found = []
+        offsets = []
         for trace, replay in zip(self.trace_ids, self.replays, strict=True):
             graph = replay.graph
             offset = self.clocks.get(trace, {"offset_ns": 0})["offset_ns"]
             shift = max(graph.device.shift_ns.values(), key=abs, default=0)
-            found.append(base[trace] + graph.host.origin_ns - shift - offset)
-        return np.array([each - found[0] for each in found], np.int64)
+            offsets.append(base[trace] + graph.host.origin_ns - shift - offset)
+        return np.array([each - offsets[0] for each in offsets], np.int64)
 
     def _meet(self) -> None:
         members, count = self.members, self.members.count
@@ -178,7 +178,7 @@ class RankReplay:
         last[members.meeting[members.is_last]] = np.flatnonzero(members.is_last)
         ended = (end + ahead)[last]
         came = ended - members.wire_ns[last]
-        # A rank that left before the last one came does not wait for it: the sender of a broadcast.
+        # A rank that left before the last one arrived (a broadcast's sender) does not wait for it.
         loose = ~np.isin(members.type, _END_TOGETHER)
         aligned = np.array([trace in self.clocks for trace in self.trace_ids], np.bool_)
         left = loose & aligned[self.rank] & (end + ahead + self.residual_ns < came[members.meeting])
@@ -195,13 +195,13 @@ class RankReplay:
             seats.append(each)
         arrivals = np.bincount(members.meeting, minlength=count)
         self._turns, self.is_met = turns_of(seats, arrivals, ended)
-        self.graphs = [each.with_ends(self.is_met) for each in seats]
+        self.graphs = [seat.with_ends(self.is_met) for seat in seats]
         self.simulators = [
             Simulator(graph, replay.watched)
             for graph, replay in zip(self.graphs, self.replays, strict=True)
         ]
         self.last = last
-        """The member of each meeting that came last."""
+        """The member of each meeting that arrived last."""
         self._arrive = self._nodes(slice(None), 1 + self.op, self.arrive_ns)
         self._leave = self._nodes(self.waits, self._leaving, self._leave_ns)
 
@@ -217,7 +217,7 @@ class RankReplay:
         )
 
     def without(self, members: Flags) -> RankReplay:
-        """The same ranks, but these members meet no others."""
+        """The same ranks without these members' meetings."""
         other = copy(self)
         for name in ("measured", "waited_ns"):
             other.__dict__.pop(name, None)
@@ -236,7 +236,7 @@ class RankReplay:
 
     def scales(self, *changes: str) -> list[Scale]:
         """The scales of a replay with changes, for each rank."""
-        return [each.scale(*changes) for each in self.replays]
+        return [replay.scale(*changes) for replay in self.replays]
 
     def run(self, scales: Sequence[Scale], wire: Floats | None = None) -> RanksRun:
         """Replays all ranks with these scales.
@@ -253,14 +253,14 @@ class RankReplay:
             factor *= wire
         wire_ns = times(members.wire_ns[self.last], factor)
         given = [each.scales(s) for each, s in zip(self.simulators, scales, strict=True)]
-        found, ended = replay_ranks(
+        replays, ended = replay_ranks(
             [each.edges for each in self.simulators],
             [native for native, _ in given],
             self._turns, self._arrive, self._leave, wire_ns,
         )  # fmt: skip
         runs = []
         ends = self.waits & self.is_met[members.meeting]
-        played = zip(self.own, self.simulators, scales, given, found, strict=True)
+        played = zip(self.own, self.simulators, scales, given, replays, strict=True)
         for every, simulator, scale, (_, work), (length, time) in played:
             runs.append(simulator.ran(scale, work, length, time))
             own = every[ends[every]]
@@ -273,15 +273,15 @@ class RankReplay:
     @cached_property
     def step_names(self) -> list[str]:
         """The steps that all ranks recorded, in order."""
-        counts = [Counter(each.steps.names) for each in self.replays]
-        return [name for name in counts[0] if all(each[name] == 1 for each in counts)]
+        counts = [Counter(replay.steps.names) for replay in self.replays]
+        return [name for name in counts[0] if all(count[name] == 1 for count in counts)]
 
     def rank_borders(self, runs: Sequence[Run]) -> list[Ints]:
-        """For each rank, when its first step begins, and when it completes each step."""
-        found = []
+        """For each rank, the start of its first step, and the end of each step."""
+        borders = []
         for run, each, ahead in zip(runs, self.replays, self.ahead_ns, strict=True):
             number_of = {name: number for number, name in enumerate(each.steps.names)}
             numbers = [number_of[name] for name in self.step_names]
             begin, end = each.steps.spans(run)
-            found.append(np.append(begin[numbers[0]], end[numbers]) + ahead)
-        return found
+            borders.append(np.append(begin[numbers[0]], end[numbers]) + ahead)
+        return borders

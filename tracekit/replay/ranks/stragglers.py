@@ -1,5 +1,5 @@
-"""The rank that others wait for: which came last, which made it come last, what it spends more time
-on than the ranks that do the same; and what changes to a run of several ranks would save."""
+"""The rank that others wait for: which one it is, what made it late, and on what it spends more
+time than its peers; and the savings of changes to a run of several ranks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _WAITING = ("sync", "copy")
 
 
 def blamed_wait_ns(joined: RankReplay) -> dict[int, float]:
-    """For how long all others together waited for each rank in collectives, in ns.
+    """The total wait of all other ranks for each rank in collectives, in ns.
 
-    A wait counts for the rank that came last. To the extent that this rank had waited longer for
-    ranks of other groups than the others had, since it last met them, the wait counts for those it
-    waited for: a rank that is late because its tensor-parallel peer was is not the cause. If all
-    ranks meet in one group, this is held_up_ns of the query stragglers.
+    A wait counts for the rank that arrived last. If that rank, since it last met the others, waited
+    longer for ranks in other groups than the others did, that part counts for the ranks it waited
+    for: a rank that is late because of its tensor-parallel peer is not the cause. If all ranks meet
+    in one group, this is held_up_ns of the query stragglers.
     """
     members = joined.members
     by_meeting: dict[int, list[int]] = defaultdict(list)
@@ -93,15 +93,15 @@ def _histories(joined: RankReplay) -> tuple[dict[int, _Between], dict[int, int]]
 def _passed(
     last: int, others: list[int], waits: dict[int, _Between], walls: dict[int, int]
 ) -> tuple[float, _Between]:
-    """The share of a lateness that is due to the late rank's own waits, and these waits."""
+    """The share of a lateness caused by the late rank's own waits, and these waits."""
     if not others:
         return 0.0, []
 
     def waited(member: int) -> int:
         return sum(ns for _, ns in waits[member])
 
-    more_waited = waited(last) - float(np.median([waited(each) for each in others]))
-    more_own = walls[last] - float(np.median([walls[each] for each in others]))
+    more_waited = waited(last) - float(np.median([waited(other) for other in others]))
+    more_own = walls[last] - float(np.median([walls[other] for other in others]))
     if more_waited <= 0:
         return 0.0, []
     return more_waited / (more_waited + max(0.0, more_own)), waits[last]
@@ -139,7 +139,7 @@ class PeerRanks:
         return at[order], types, op[order]
 
     def peers(self, number: int) -> list[int]:
-        """The other ranks that do the same as this one."""
+        """The other ranks that run the same program as this one."""
         types = [each[1] for each in self._begin]
         return [i for i, each in enumerate(types) if i != number and each == types[number]]
 
@@ -163,7 +163,7 @@ class PeerRanks:
         segment = np.searchsorted(launches, at[stretch], "right")
         ns = np.diff(host.borders)[stretch]
         on_host = (stretch, part(HOST, segment, host.cause[stretch]), ns)
-        # Communication is left out: it contains the waiting.
+        # Communication is left out, since it contains the waiting.
         op = np.flatnonzero(device.cause != CAUSES.index("communication"))
         begun = np.where(device.linked, device.call, device.start)
         op = op[(begun[op] >= first) & (begun[op] < last)]
@@ -175,7 +175,7 @@ class PeerRanks:
         return on_host, (op, part(DEVICE, segment, device.cause[op]), device.ns[op])
 
     def _span(self, number: int) -> tuple[int, int]:
-        """When the host begins the first of the common steps and ends the last."""
+        """The host's start of the first common step and end of the last one."""
         replay, names = self.joined.replays[number], self.joined.step_names
         if not names:
             return 0, 1 << 62
@@ -195,28 +195,28 @@ class PeerRanks:
         return self._totals[number]
 
     def usual(self, number: int) -> Ints | None:
-        """The median of the rank's peers, part by part; None: it has no peers.
+        """The median of the rank's peers for each part; None: no peers.
 
         A stage of a pipeline without peers is compared with all other ranks by the time that they
         spend on each cause, in any segment.
         """
         peers = self.peers(number)
         if peers:
-            return np.median([self.totals(each) for each in peers], axis=0).astype(np.int64)
+            return np.median([self.totals(peer) for peer in peers], axis=0).astype(np.int64)
         if not self.joined.members.is_exchange.any():
             return None
-        own = self.totals(number)
+        totals = self.totals(number)
         others = [
             self.totals(each).sum(axis=1) for each in range(len(self._begin)) if each != number
         ]
-        whole = own.sum(axis=1)
+        whole = totals.sum(axis=1)
         share = np.zeros(whole.shape)
         np.divide(np.median(others, axis=0), whole, out=share, where=whole > 0)
-        found: Ints = np.rint(own * share[:, None, :]).astype(np.int64)
-        return found
+        median: Ints = np.rint(totals * share[:, None, :]).astype(np.int64)
+        return median
 
     def excess(self, number: int) -> Ints | None:
-        """What a rank spends beyond the median of its peers, by side and cause, in ns."""
+        """A rank's time beyond the median of its peers, by side and cause, in ns."""
         usual = self.usual(number)
         if usual is None:
             return None
@@ -224,9 +224,9 @@ class PeerRanks:
         return total
 
     def events(self, number: int, side: int, cause: int | None = None) -> dict[int, int]:
-        """The events of a rank's work on a side, with their time in ns; -1: in no slice.
+        """The events of a rank's work on a side, with their time in ns; -1: outside slices.
 
-        With a cause: only those in segments in which the rank spends more on it than its peers.
+        With a cause, only events in segments where the rank spends more time on it than its peers.
         """
         graph = self.joined.graphs[number]
         which, part, ns = self.sides(number)[side]
@@ -234,29 +234,29 @@ class PeerRanks:
         if cause is not None:
             usual = self.usual(number)
             assert usual is not None
-            more = (self.totals(number) - usual)[side, :, cause] > 0
-            chosen = (part % len(CAUSES) == cause) & more[part // len(CAUSES) % len(more)]
+            is_more = (self.totals(number) - usual)[side, :, cause] > 0
+            chosen = (part % len(CAUSES) == cause) & is_more[part // len(CAUSES) % len(is_more)]
             every, ns = every[chosen], ns[chosen]
         event, index = np.unique(every, return_inverse=True)
         return dict(zip(event.tolist(), sums(index, ns, len(event)).tolist(), strict=True))
 
     def scale(self, number: int, factor: float, scale: Scale) -> bool:
-        """Scales what makes a rank differ from its peers: with 0, it takes as long as they do.
+        """Scales the difference between a rank and its peers: with 0, it takes as long as they do.
 
         Returns whether it has peers.
         """
         usual = self.usual(number)
         if usual is None:
             return False
-        own = self.totals(number).ravel()
+        totals = self.totals(number).ravel()
         meant = (usual + factor * (self.totals(number) - usual)).ravel()
         # The last rank waits less in copies; do not count that as saved work.
         waiting = [CAUSES.index(each) for each in _WAITING]
         is_waiting = np.zeros(usual.shape, np.bool_)
         is_waiting[HOST][:, waiting] = True
-        meant = np.where(is_waiting.ravel(), np.minimum(meant, own), meant)
-        factors: Floats = np.ones(len(own))
-        np.divide(meant, own, out=factors, where=own > 0)
+        meant = np.where(is_waiting.ravel(), np.minimum(meant, totals), meant)
+        factors: Floats = np.ones(len(totals))
+        np.divide(meant, totals, out=factors, where=totals > 0)
         for rates, (which, part, _) in zip((scale.host, scale.op), self.sides(number), strict=True):
             changed: Flags = factors[part] != 1
             rates.scale_each(factors[part][changed], which[changed])
@@ -271,7 +271,7 @@ class Pricing:
         self.peers = PeerRanks(joined)
 
     def saved(self, run: RanksRun) -> int:
-        """How much shorter the run is in a replay, from start to end; 0 if it gets longer."""
+        """The decrease of the run's length in a replay; 0 if it gets longer."""
         return max(0, self.joined.measured.span_ns - run.span_ns)
 
     def changed(self, texts: Sequence[str]) -> RanksRun:
@@ -282,7 +282,7 @@ class Pricing:
         """
         joined = self.joined
         changes = [parse_of_run(text) for text in texts]
-        whats = {each.what for each in changes}
+        whats = {change.what for change in changes}
         scales = joined.scales(*{STEADY} & whats)
         for each in changes:
             if each.what == STRAGGLER:
@@ -318,22 +318,22 @@ class Pricing:
 
     def _number(self, each: Change) -> int:
         if each.rank not in self._ranks:
-            known = ", ".join(map(str, sorted(self._ranks)))
-            raise TracekitError(f"{each.text!r}: there is no rank {each.rank}; there are {known}")
+            ranks = ", ".join(map(str, sorted(self._ranks)))
+            raise TracekitError(f"{each.text!r}: there is no rank {each.rank}; there are {ranks}")
         return self._ranks.index(each.rank)
 
     def _late(self) -> int:
         """The rank for which the others wait longest."""
         blamed_ns = blamed_wait_ns(self.joined)
         if not blamed_ns:
-            raise TracekitError("straggler: no rank is waited for")
+            raise TracekitError("straggler: the ranks do not wait for each other")
         return max(blamed_ns, key=lambda number: (blamed_ns[number], -number))
 
     def like_the_others(self, numbers: Iterable[int]) -> RanksRun | None:
-        """The replay in which these ranks take as long as their peers; None: they have no peers."""
+        """The replay in which these ranks take as long as their peers; None: no peers."""
         scales = self.joined.scales()
-        found = [self.peers.scale(number, 0.0, scales[number]) for number in numbers]
-        return self.joined.run(scales) if any(found) else None
+        have_peers = [self.peers.scale(number, 0.0, scales[number]) for number in numbers]
+        return self.joined.run(scales) if any(have_peers) else None
 
     def with_quick_messages(self, rows: Sequence[dict[str, Any]]) -> RanksRun:
         """The replay in which the messages in these rows of the query link_bandwidth take as long
@@ -353,7 +353,7 @@ class Pricing:
         return self.joined.without(self.joined.members.is_exchange)
 
     def _set_apart(self, scales: list[Scale]) -> None:
-        """Scales sends and receives to their time on the wire, for replays of `apart`."""
+        """Scales sends and receives to their wire time, for replays of `apart`."""
         joined = self.joined
         exchange = joined.members.is_exchange
         for every, scale in zip(joined.own, scales, strict=True):

@@ -1,1 +1,1 @@
-"""Pages of charts and tables: one HTML file that needs nothing but itself."""
+"""Pages of charts and tables: self-contained HTML files."""

@@ -1,5 +1,4 @@
-"""Helpers for the charts of all pages: axes, colours, units; and charts as pictures that need no
-script, for notebooks."""
+"""Helpers for all charts: axes, colors, units; and charts as static pictures for notebooks."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from tracekit.reporters import colours
+from tracekit.reporters import colors
 from tracekit.reporters.kernel_names import short_name
 from tracekit.reporters.terminal import clipped
 from tracekit.text import SIZES, TIMES, printable
@@ -20,16 +19,16 @@ from tracekit.verdict.model import WindowPart
 
 # Longer text from a trace is cut in a page.
 LONGEST_TEXT = 1_000
-# The parameter that all charts of a page share, the step that a reader chose or null, and the
-# filter that keeps the rows of it, or all.
+# The parameter that all charts on a page share (the chosen step, or null), and the filter for its
+# rows, or all.
 CHOSEN_STEP = alt.param(name="chosen_step", value=None)
 OF_CHOSEN_STEP = "chosen_step == null || datum.step == chosen_step"
 FAINT_UNLESS_CHOSEN = alt.OpacityValue(
     **alt.condition(OF_CHOSEN_STEP, alt.value(1), alt.value(0.35))
 )
-# The colour of lines that stand for no name: seen on light and dark ground.
-PLAIN = colours.of("unknown")
-# Labels that are words of tracekit's own, such as launch_latency.
+# The color of lines without a name, visible on light and dark backgrounds.
+PLAIN = colors.of("unknown")
+# Labels that are tracekit's own words, such as launch_latency.
 WORDS = (
     "{untraced: 'nothing recorded', memcpy: 'copies'}[datum.label] "
     "|| replace(datum.label, /_/g, ' ')"
@@ -38,8 +37,8 @@ _WIDTH = 720
 # A short name of a kernel has at most this many characters.
 _SHORT = 60
 _PYTHON_LINE = re.compile(r"/([^/]+\.pyx?\(\d+\): .*)$")
-# Values are not drawn if they are this many times below the median, and their weight is a smaller
-# share than the second number.
+# Values are not drawn if they are this many times below the median, and their weight is below the
+# second number.
 _FAR, _LITTLE = 1e3, 0.05
 
 
@@ -54,7 +53,7 @@ def size_of(value: str) -> str:
 
 
 def _in_units(value: str, units: Sequence[tuple[str, int]]) -> str:
-    """In a chart, three digits are enough."""
+    """The Vega expression for a value in a unit, with three digits."""
     text = f"format({value}, '.3~g') + ' {units[-1][0]}'"
     for unit, power in reversed(units[:-1]):
         scaled = f"format({value} / {10**power}, '.3~g') + ' {unit}'"
@@ -67,8 +66,8 @@ def with_tooltip(base: alt.Chart, *tips: str) -> alt.Chart:
     size, such as `span_ns=length`, the line is text, which is a column of the chart: span_ns_text.
     """
     lines, texts = [], {}
-    for each in tips:
-        rest, _, form = each.partition("|")
+    for tip in tips:
+        rest, _, form = tip.partition("|")
         field, _, title = rest.partition("=")
         for ending, text_of in (("_ns", duration_of), ("_bytes", size_of)):
             if field.endswith(ending):
@@ -80,12 +79,12 @@ def with_tooltip(base: alt.Chart, *tips: str) -> alt.Chart:
 
 
 def x(column: str, title: str | None = None, ticks: Any = alt.Undefined, **options: Any) -> alt.X:
-    """Numbers across: a column of times (_ns) or sizes (bytes) is labelled in readable units."""
+    """Numbers across: a column of times (_ns) or sizes (bytes) is labeled in readable units."""
     return alt.X(f"{column}:Q", title=title, axis=_axis(column, ticks), **options)
 
 
 def y(column: str, title: str | None = None, ticks: Any = alt.Undefined, **options: Any) -> alt.Y:
-    """The same upwards."""
+    """Numbers upwards, labeled in readable units."""
     return alt.Y(f"{column}:Q", title=title, axis=_axis(column, ticks), **options)
 
 
@@ -102,23 +101,23 @@ def time(column: str, ticks: Any = alt.Undefined) -> alt.X:
 
 
 def bars(
-    base: alt.Chart, x: alt.X, y: alt.Y, colour: Any, height: int, *tips: str, **more: Any
+    base: alt.Chart, x: alt.X, y: alt.Y, color: Any, height: int, *tips: str, **more: Any
 ) -> alt.TopLevelMixin:
     """Bars across, with a tooltip."""
-    drawn = with_tooltip(base, *tips).mark_bar().encode(x=x, y=y, color=colour, **more)
+    drawn = with_tooltip(base, *tips).mark_bar().encode(x=x, y=y, color=color, **more)
     return sized(drawn, height)
 
 
-def colour(names: Iterable[str], title: str | None = None, **legend: Any) -> alt.Color:
-    """Colours by the column `colour`: each name has the colour that it has everywhere."""
+def color(names: Iterable[str], title: str | None = None, **legend: Any) -> alt.Color:
+    """Colors by the column `color`, where each name has its usual color."""
     legend = {"labelExpr": WORDS} | legend
-    return shades("colour", {name: colours.of(name) for name in names}, title, **legend)
+    return shades("color", {name: colors.of(name) for name in names}, title, **legend)
 
 
 def shades(
     column: str, shade_of: Mapping[str, str], title: str | None = None, **legend: Any
 ) -> alt.Color:
-    """Colours by a column: a colour for each of its values."""
+    """Colors by a column: a color for each of its values."""
     scale = alt.Scale(domain=list(shade_of), range=list(shade_of.values()))
     top = alt.Legend(orient="top", **legend)
     return alt.Color(f"{column}:N", title=title, scale=scale, legend=top)
@@ -129,17 +128,17 @@ def cells(
     color: alt.Color,
     tips: Sequence[str],
     label: str | alt.Text | None = None,
-    on: str = "colour",
+    on: str = "color",
     opacity: Any = alt.Undefined,
     **mark: Any,
 ) -> list[alt.Chart]:
-    """A matrix in layers: cells, coloured by the column `on`, and labels where there are some."""
+    """A matrix in layers: cells, colored by the column `on`, and labels where there are some."""
     base = with_tooltip(base, *tips)
     drawn = base.mark_rect(**mark).encode(color=color, opacity=opacity)
     if label is None:
         return [drawn]
     text = alt.Text(label) if isinstance(label, str) else label
-    return [drawn, base.mark_text(color=on_colour(on)).encode(text=text)]
+    return [drawn, base.mark_text(color=on_color(on)).encode(text=text)]
 
 
 def lowest_drawn(values: pl.Series, weights: pl.Series) -> float:
@@ -154,7 +153,7 @@ def lowest_drawn(values: pl.Series, weights: pl.Series) -> float:
 
 
 def safe(names: Iterable[str]) -> list[str]:
-    """Names from a trace as the page's rows have them."""
+    """Names from a trace in the form of the page's rows."""
     return [clipped(name, LONGEST_TEXT) for name in names]
 
 
@@ -164,22 +163,22 @@ def shown_name(name: str) -> str:
     name = printable(name)
     if line := _PYTHON_LINE.search(name):
         return line[1]
-    # A name of another form would only be cut, and the browser does that better: it knows the room.
+    # Names of another form would only be cut, which the browser does better.
     is_whole = short_name(name, LONGEST_TEXT) == name
     return clipped(name, LONGEST_TEXT) if is_whole else short_name(name, _SHORT)
 
 
 def names(column: str, order: list[str], sort: str | None = None) -> alt.Y:
-    """A row for each name, in this order or that of `sort`, by its short name; the tooltip has the
-    whole one."""
+    """A row for each name, in this order or by `sort`, labeled with its short name; the tooltip has
+    the full one."""
     short = {name: shown for name in safe(order) if (shown := shown_name(name)) != name}
     shown = f"({json.dumps(short)}[datum.value] || datum.value)"
     axis = alt.Axis(labelExpr=shown)
     return alt.Y(f"{column}:N", sort=sort or safe(order), title=None, axis=axis)
 
 
-def on_colour(column: str) -> alt.ExprRef:
-    """The colour of text over a mark that is coloured by this column: black or white."""
+def on_color(column: str) -> alt.ExprRef:
+    """The color of text (black or white) over a mark colored by this column."""
     return alt.ExprRef(f"luminance(scale('color', datum.{column})) > 0.2 ? 'black' : 'white'")
 
 
@@ -189,28 +188,28 @@ def sized(chart: Any, height: int, *params: alt.Parameter) -> alt.TopLevelMixin:
     first, *others = chart if isinstance(chart, list) else [chart]
     size = {"width": "container", "height": height}
     first = first.add_params(*params)
-    # Altair copies all of the layers whenever something changes a chart that has several.
-    found: alt.TopLevelMixin = (
+    # Altair copies all layers at every change to a layered chart.
+    layered: alt.TopLevelMixin = (
         alt.layer(first, *others, **size) if others else first.properties(**size)
     )
-    return found
+    return layered
 
 
 def svg(chart: alt.TopLevelMixin) -> str:
-    """The chart as SVG on a white ground, with which notebooks of any colour can read it."""
+    """The chart as SVG on a white background, which is readable in notebooks of any color."""
     import vl_convert
 
     spec = chart.properties(width=_WIDTH).to_dict()
-    found: str = vl_convert.vegalite_to_svg(spec, config={"background": "white"})
-    return found
+    picture: str = vl_convert.vegalite_to_svg(spec, config={"background": "white"})
+    return picture
 
 
 def parts_chart(parts: Sequence[WindowPart]) -> alt.TopLevelMixin:
-    """A bar of where the window's time went."""
+    """A bar of the window's parts."""
     names = safe(part.name for part in parts)
     lengths, places = [part.dur_ns for part in parts], range(len(parts))
     rows = pl.DataFrame({"part": names, "part_ns": lengths, "place": places})
-    shades = [colours.of(part.kind) for part in parts]
+    shades = [colors.of(part.kind) for part in parts]
     bar = alt.Chart(rows).mark_bar(stroke="white").encode(
         x=x("part_ns", stack="zero"),
         color=alt.Color("part:N", title=None, sort=names,

@@ -1,5 +1,5 @@
-"""The page of a comparison: two runs side by side, what changed, a flame graph of differences, and
-each run's own page."""
+"""The page of a comparison: two runs side by side, changes, a flame graph of differences, and each
+run's own page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tracekit.compare.diff import Diff, Rows, diff
 from tracekit.database import catalog
 from tracekit.database.catalog import Value
 from tracekit.database.session import Session
-from tracekit.reporters import colours
+from tracekit.reporters import colors
 from tracekit.reporters.diff import plain_waterfall
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, Maker, figure
@@ -30,12 +30,12 @@ _FIRST = {
     "kernels": "kernels",
     "copied_bytes": "copied",
 }
-# "change" is the heading of change_ns already.
+# "change" is already the heading of change_ns.
 _CHANGE = {"change": "what changed"}
-# How many kernels, operators and modules the tables hold, and how many parts sentences name.
+# The number of kernels, operators and modules in tables, and of parts in sentences.
 _TOP = 200
-# The table does not show these columns; only the details of a row do. The names differ where the
-# two runs spell a kernel's name differently.
+# Columns that only a row's details show. The names differ if the two runs spell a kernel's name
+# differently.
 _HIDDEN = {"hidden": ["a_name", "b_name"]}
 _NAMED = 3
 _FRAME_COLUMNS = (
@@ -70,7 +70,8 @@ def diff_view(
 
 
 def sentences(comparison: Diff) -> list[str]:
-    """Which parts of the step account for the difference, and what appeared and went."""
+    """Sentences on the parts of the step that account for the difference, and on added and removed
+    work."""
     changed = _changed(plain_waterfall(comparison))
     lines = [
         f"{part['part']}: {signed(part['change_ns'])}"
@@ -116,7 +117,7 @@ def waterfall_chart(rows: Rows) -> alt.TopLevelMixin | None:
         .encode(y=y, tooltip=["part:N", "change:N"])
     )
     x = charts.x("from_ns", "change of the step", 5, scale=alt.Scale(padding=64, nice=False))
-    direction = charts.shades("direction", colours.CHANGE)
+    direction = charts.shades("direction", colors.CHANGE)
     bars = base.mark_bar().encode(x=x, x2=alt.X2("to_ns:Q"), color=direction)
     labels = base.mark_text(align="left", dx=4).encode(
         x=alt.X("right:Q"), text=alt.Text("change:N")
@@ -125,7 +126,7 @@ def waterfall_chart(rows: Rows) -> alt.TopLevelMixin | None:
 
 
 def _classes_chart(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    """The GPU time of each class of kernel in a and in b."""
+    """The GPU time of each kernel class in a and b."""
     base = (
         alt.Chart(rows)
         .transform_fold(["a_ns", "b_ns"], as_=["side", "run_ns"])
@@ -135,14 +136,14 @@ def _classes_chart(rows: pl.DataFrame) -> alt.TopLevelMixin:
         )
     )
     tips = ("class:N", "run:N", "run_ns=time per step", "kernels:Q=kernels per step|,.4~g")
-    x, colour = charts.x("run_ns", "GPU time per step", 5), charts.shades("run", colours.RUN)
+    x, color = charts.x("run_ns", "GPU time per step", 5), charts.shades("run", colors.RUN)
     y = alt.Y("class:N", title=None, sort=rows["class"].to_list())
     offset = alt.YOffset("run:N", scale=alt.Scale(paddingOuter=0.1))
-    return charts.bars(base, x, y, colour, 32 * len(rows), *tips, yOffset=offset)
+    return charts.bars(base, x, y, color, 32 * len(rows), *tips, yOffset=offset)
 
 
 class _Comparison(PageSubject):
-    """Two runs, as the figures of their page ask for them."""
+    """Two runs, as the input of their page's figures."""
 
     def __init__(self, database: Session, comparison: Diff, a: int, b: int) -> None:
         super().__init__(database)
@@ -150,20 +151,22 @@ class _Comparison(PageSubject):
         self.runs = {"a": a, "b": b}
 
     def rows(self, question: str, **parameters: Value) -> pl.DataFrame:
-        """The rows of the comparison; only call paths are a question of their own."""
+        """The rows of the comparison; only call paths need a separate query."""
         if question == "diff_flame":
             return self.database.query(question, **self.runs)
         return _frame(getattr(self.comparison, question.removeprefix("diff_")))
 
     def source(self, question: str, **parameters: Value) -> str:
-        """The command that prints the rows. Traces that are in no database are compared anew; but
-        `tracekit diff` prints no call paths, so a database is made first."""
+        """The command that prints the rows. Traces outside a database are compared again; for call
+        paths, which `tracekit diff` does not print, a database is created first."""
         if not self.database.is_stored:
             paths = " ".join(quoted(path) for path in (self.comparison.a, self.comparison.b))
             if question != "diff_flame":
                 return f"tracekit diff {paths} --json --top {_TOP}"
             return f"tracekit load {paths} -o {TOGETHER} && tracekit query {TOGETHER} diff_flame"
-        is_limited = any(each.name == "top" for each in catalog.query(question).parameters)
+        is_limited = any(
+            parameter.name == "top" for parameter in catalog.query(question).parameters
+        )
         return super().source(question, **self.runs, top=_TOP if is_limited else None)
 
     def doubts(self, question: str) -> list[str]:
@@ -190,7 +193,7 @@ def waterfall(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     )
 
 
-@figure("diff_classes", "GPU time by class of kernel")
+@figure("diff_classes", "GPU time by kernel class")
 def classes(runs: _Comparison, rows: pl.DataFrame) -> Figure:
     """The classes of kernel."""
     first = rows.row(0, named=True)
@@ -198,7 +201,7 @@ def classes(runs: _Comparison, rows: pl.DataFrame) -> Figure:
         f"Sums of durations per step: overlapping kernels count twice. {first['class']} "
         f"changed most: {signed(first['change_ns'])}."
         if first["change_ns"]
-        else "No class of kernel takes more or less GPU time."
+        else "No kernel class takes more or less GPU time."
     )
     return Figure(says, rows, _classes_chart(rows))
 
@@ -208,14 +211,14 @@ _OF_ONE, _OF_BOTH = (
 )
 
 
-@figure("diff_kernels", "Kernels that appeared and went", where=_OF_ONE)
+@figure("diff_kernels", "Added and removed kernels", where=_OF_ONE)
 def kernels(runs: _Comparison, rows: pl.DataFrame) -> Figure:
     """Kernels that only one run has."""
     added, removed = (rows.filter(change=change) for change in ("added", "removed"))
     came, went = duration(int(added["b_ns"].sum())), duration(int(removed["a_ns"].sum()))
     return Figure(
-        f"{len(added):,} appeared and take {came} per step in b; {len(removed):,} went, "
-        f"which took {went} per step in a. # stands for any number.",
+        f"Added: {len(added):,}, with {came} per step in b. Removed: {len(removed):,}, with {went} "
+        "per step in a. # stands for any number.",
         _headed(rows, "kernel", "class"),
         control=_HIDDEN,
     )
@@ -239,8 +242,8 @@ def _changes(name: str, question: str, key: str, title: str, says: str) -> Maker
 
 changed = _changes(
     "changed", "diff_kernels", "kernel", "Kernels that changed",
-    "Kernels of both runs that run more or less often (count), or equally often and take another "
-    "time (time); # stands for any number",
+    "Kernels in both runs with a different number of calls (count), or the same number and a "
+    "different time (time); # stands for any number",
 )  # fmt: skip
 operators = _changes(
     "operators", "diff_operators", "operator", "Operators",
@@ -252,8 +255,8 @@ modules = _changes(
 )  # fmt: skip
 parts = _changes(
     "parts", "diff_parts", "part", "Parts of the program",
-    "Modules by class and place, and the operators in them, matched by that alone: runs of "
-    "different devices and versions compare. Host and GPU time, per step",
+    "Modules matched only by class and position, and their operators, so that runs on different "
+    "devices and versions can be compared. Host and GPU time, per step",
 )  # fmt: skip
 
 
@@ -266,14 +269,14 @@ def flame(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     return Figure(_longest_path(rows), frames, _frames(frames), frames_control(rows), wide=True)
 
 
-@figure("diff_memory", "Memory at the peak, by place", where=pl.col("change_bytes") != 0)
+@figure("diff_memory", "Memory at the peak, by call site", where=pl.col("change_bytes") != 0)
 def memory_changes(runs: _Comparison, rows: pl.DataFrame) -> Figure:
-    """Places that hold more or less memory at the peak."""
+    """Call sites that hold more or less memory at the peak."""
     return Figure(f"{runs.comparison.memory_title}.", rows.drop("a_total_bytes", "b_total_bytes"))
 
 
 _SECTIONS = (
-    ("changes", "What the difference consists of", (waterfall, classes)),
+    ("changes", "Parts of the difference", (waterfall, classes)),
     ("kernels", "Kernels", (kernels, changed)),
     ("operators", "Operators and modules", (operators, modules, parts)),
     ("memory", "Memory", (memory_changes,)),
@@ -310,8 +313,8 @@ def _most(rows: pl.DataFrame, key: str) -> str:
 def _longest_path(rows: pl.DataFrame) -> str:
     """The longest path that only one run has, and how to read the chart."""
     says = (
-        "A frame is as wide as its time per step in both runs together; its colour tells in which "
-        "of them it takes longer. Click on a frame to look into it."
+        "A frame's width is its time per step in both runs together; its color shows in which "
+        "run it takes longer. Click a frame to zoom in."
     )
     of_one = rows.filter(_OF_ONE)
     outer = of_one.join(of_one.select(parent="node"), on="parent", how="anti")
@@ -327,12 +330,12 @@ def _longest_path(rows: pl.DataFrame) -> str:
 
 
 def _frames(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    """Frames by call path, coloured by which of the two runs they cost more."""
-    shades = [colours.CHANGE["shorter"], colours.UNCHANGED, colours.CHANGE["longer"]]
+    """Frames by call path, colored by which of the two runs they cost more."""
+    shades = [colors.CHANGE["shorter"], colors.UNCHANGED, colors.CHANGE["longer"]]
     scale = alt.Scale(domain=[-1, 0, 1], range=shades)
     says = "datum.value < 0 ? 'only in a' : datum.value > 0 ? 'only in b' : 'alike'"
     legend = alt.Legend(orient="top", values=[-1, 0, 1], gradientLength=260, labelExpr=says)
-    colour = alt.Color("more:Q", title=None, scale=scale, legend=legend)
+    color = alt.Color("more:Q", title=None, scale=scale, legend=legend)
     in_a, in_b = (
         f"(datum.of == 'gpu_ns' ? datum.{side}_gpu_ns : datum.{side}_host_ns)" for side in "ab"
     )
@@ -342,4 +345,4 @@ def _frames(rows: pl.DataFrame) -> alt.TopLevelMixin:
     ]  # fmt: skip
     computed = {"in_a": charts.duration_of(in_a), "in_b": charts.duration_of(in_b)}
     computed["more"] = f"({in_b} - {in_a}) / ({in_a} + {in_b})"
-    return frames_chart(rows, colour, more_tips, **computed)
+    return frames_chart(rows, color, more_tips, **computed)

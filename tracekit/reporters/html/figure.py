@@ -48,7 +48,7 @@ class Figure(Struct, frozen=True):
     @property
     def is_drawn(self) -> bool:
         """Whether it has a chart that tells more than its sentence: not a line at one value, a map
-        of one colour, or a single bar."""
+        of one color, or a single bar."""
         return self.chart is not None and (
             not self.shows or self.rows.select(self.shows).n_unique() > 1
         )

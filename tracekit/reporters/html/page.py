@@ -1,4 +1,4 @@
-"""A page: figures in sections, put into one HTML file that needs nothing but itself."""
+"""A page: figures in sections, in one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from msgspec.structs import force_setattr, replace
 from tracekit.causes import in_words_of
 from tracekit.errors import TracekitError
 from tracekit.files import is_own, own_cache, written_whole
-from tracekit.reporters import colours
+from tracekit.reporters import colors
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.charts import shown_name
 from tracekit.reporters.html.figure import Figure, Maker
@@ -33,7 +33,7 @@ from tracekit.text import duration, figure_of, percent, share
 from tracekit.verdict.regime import split_bound
 from tracekit.version import __version__
 
-# A sentence is longer only if a name from the trace in it is absurdly long.
+# A sentence is longer only if it contains an absurdly long name from the trace.
 _LONGEST_SENTENCE = 2_000
 
 
@@ -46,14 +46,14 @@ class Part(Struct, frozen=True):
 
     @property
     def is_half(self) -> bool:
-        """Whether half of a wide page is enough for it."""
+        """Whether half the width of a wide page is enough."""
         return len(self.figures) == 1 and self.figures[0].is_half
 
 
 def part_of(
     subject: Any, section: tuple[str, str, Sequence[Maker]], device_word: str = "GPU"
 ) -> Part:
-    """A section, given by its name, title and figures, with those that have something to show."""
+    """A section with its name, title and the figures that have something to show."""
     name, title, makers = section
     made = ((make.__name__, make(subject)) for make in makers)
     words = partial(in_words_of, device_word)
@@ -66,7 +66,7 @@ def part_of(
 
 
 class View(Struct, frozen=True, dict=True):
-    """One of the things that a page shows, such as a trace or all ranks together.
+    """A subject of a page, such as a trace or all ranks together.
 
     `template` draws its first screen from `facts`; the sections follow.
     """
@@ -77,7 +77,7 @@ class View(Struct, frozen=True, dict=True):
     facts: dict[str, Any]
     parts: Sequence[Part]
     label: str | None = None
-    """The text of the button that shows it; None means its title."""
+    """The text of its button; None: its title."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "parts", [part for part in self.parts if part.figures])
@@ -89,21 +89,23 @@ class View(Struct, frozen=True, dict=True):
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """Its figures, as the page's script takes them."""
-        found: dict[str, Any] = {}
+        """Its figures, in the form for the page's script."""
+        figures: dict[str, Any] = {}
         for name, figure in self.figures.items():
-            found[f"{self.name}-{name}"] = made = {
-                "columns": {each.name: list(map(_value, each.to_list())) for each in figure.rows},
+            figures[f"{self.name}-{name}"] = made = {
+                "columns": {
+                    column.name: list(map(_value, column.to_list())) for column in figure.rows
+                },
                 "control": figure.control,
                 "title": figure.title,
             }
             if figure.chart is not None and figure.is_drawn:
                 made["spec"] = _spec(figure.chart)
-        return found
+        return figures
 
     @cached_property
     def least_bytes(self) -> int:
-        """What it adds to a page at least: its figures, without texts."""
+        """The minimum size that it adds to a page: its figures, without texts."""
         return len(script_json(_shared(self.data)["figures"]))
 
 
@@ -115,10 +117,9 @@ def told_view(
     sentences: Iterable[str | tuple[str, str]],
     parts: Sequence[Part],
 ) -> View:
-    """A view whose first screen is a headline, what it is about, and sentences, some of them with a
-    command."""
-    told = [each if isinstance(each, tuple) else (each, "") for each in sentences]
-    facts = {"headline": headline, "about": about, "sentences": told}
+    """A view whose first screen has a headline, a subject, and sentences, some with a command."""
+    pairs = [sentence if isinstance(sentence, tuple) else (sentence, "") for sentence in sentences]
+    facts = {"headline": headline, "about": about, "sentences": pairs}
     return View(name, title, "told.html", facts, parts)
 
 
@@ -134,7 +135,7 @@ def page(title: str, views: Sequence[View]) -> str:
 
 
 def script_json(value: object) -> str:
-    """JSON that can stand in a script element: no text in it can end the element.
+    """JSON that is safe inside a script element: its texts cannot end the element.
 
     https://html.spec.whatwg.org/multipage/scripting.html#restrictions-for-contents-of-script-elements
     """
@@ -146,15 +147,15 @@ def script_json(value: object) -> str:
 def vega() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script.
 
-    Bundling them takes seconds, so the script is kept in the user's cache. Each page trusts it, so
-    one that somebody else could have written is not used.
+    Bundling them takes seconds, so the script is cached for the user. Pages trust it, so a cached
+    script that another user could have written is not used.
     """
     folder = own_cache()
     path = folder and folder / f"vega-{version('vl-convert-python')}.js"
     if path and is_own(path):
         with suppress(OSError, UnicodeDecodeError):
             return path.read_text(encoding="utf-8")
-    # Its stub calls the snippet required; its documentation does not.
+    # The snippet is required in the type stub, but not in the documentation.
     bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]
     if path:
         with suppress(TracekitError), written_whole(path) as beside:
@@ -164,22 +165,22 @@ def vega() -> str:
 
 
 def _shared(figures: dict[str, Any]) -> dict[str, Any]:
-    """The figures with each text kept once for all of them, and its short name where it has one; a
-    column of text has the places of its texts."""
+    """The figures with shared texts, each stored once with its short name, if any; a column of text
+    holds indexes."""
     numbers: dict[str, int] = {}
 
     def shared(values: list[Any]) -> Any:
-        if not any(isinstance(each, str) for each in values):
+        if not any(isinstance(value, str) for value in values):
             return values
         given = (None if e is None else numbers.setdefault(e, len(numbers)) for e in values)
         return {"at": list(given)}
 
-    found = {
+    columns = {
         name: each | {"columns": {key: shared(values) for key, values in each["columns"].items()}}
         for name, each in figures.items()
     }
     short = {at: shown for text, at in numbers.items() if (shown := shown_name(text)) != text}
-    return {"figures": found, "texts": list(numbers), "short": short}
+    return {"figures": columns, "texts": list(numbers), "short": short}
 
 
 def _value(value: Any) -> Any:
@@ -192,7 +193,7 @@ def _value(value: Any) -> Any:
 
 @lru_cache(4096)
 def _safe(text: object) -> str:
-    """Text from a trace as a page shows it."""
+    """Text from a trace in a page's form."""
     return clipped(str(text), charts.LONGEST_TEXT)
 
 
@@ -201,7 +202,7 @@ def _spec(chart: Any) -> dict[str, Any]:
     chart.data = altair.NamedData("rows")
     spec: dict[str, Any] = chart.to_dict(validate=False)
     if "datasets" in spec:
-        raise AssertionError("a chart of a page draws one frame")
+        raise AssertionError("a page's chart must draw a single frame")
     return {key: each for key, each in spec.items() if key not in ("config", "$schema")}
 
 
@@ -219,7 +220,7 @@ def _templates() -> jinja2.Environment:
         "percent": percent,
         "share": share,
         "bound": lambda verdict: split_bound(verdict.regime, verdict.bottleneck),
-        "colour": colours.of,
+        "color": colors.of,
         "safe_text": _safe,
         "sentence": lambda text: clipped(str(text), _LONGEST_SENTENCE),
         "figure": figure_of,
@@ -235,16 +236,16 @@ def _text(path: str) -> str:
 
 
 def _script() -> str:
-    """The page's own script: its parts share their names with each other, and with nothing else."""
+    """The page's own script: its parts share names only with each other."""
     parts = ("values", "tables", "flame", "controls", "page")
     joined = "".join(_text(f"templates/{part}.js") for part in parts)
     return f'"use strict";\n(() => {{\n{joined}}})();\n'
 
 
 def _policy(scripts: Sequence[str]) -> str:
-    """The Content-Security-Policy: the page may run these scripts, by their hashes, and nothing
-    else, and may load nothing at all."""
-    digests = [base64.b64encode(hashlib.sha256(each.encode()).digest()) for each in scripts]
+    """The Content-Security-Policy: the page may run only these scripts, by hash, and may not load
+    anything."""
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()) for script in scripts]
     hashes = " ".join(f"'sha256-{each.decode()}'" for each in digests)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "

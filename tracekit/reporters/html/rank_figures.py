@@ -9,7 +9,7 @@ import altair as alt
 import polars as pl
 
 from tracekit.database.session import Session
-from tracekit.reporters import colours
+from tracekit.reporters import colors
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, without_empty
 from tracekit.reporters.html.page import View, part_of
@@ -28,8 +28,8 @@ _MEASURES = {
 }
 # Parts of a device's time that are no idle time, by their names of the waterfall.
 _OF_DEVICE = {"compute": "compute", "memcpy": "copy"}
-# Cells are labelled in a matrix with at most this many columns and rows.
-_LABELLED = 16
+# Cells are labeled in a matrix with at most this many columns and rows.
+_LABELED = 16
 # The names of up to this many columns are written level.
 _FEW, _LANE, _HIGHEST = 8, 26, 620
 
@@ -53,13 +53,13 @@ def ranks_view(database: Session, analyses: Sequence[Analysis]) -> View:
 def table(ranks: Ranks) -> Figure:
     """A row for each rank, with the numbers of its verdict."""
     rows = []
-    for each in ranks.analyses:
-        trace, best = each.trace.trace_id, best_of(each.advice)
+    for analysis in ranks.analyses:
+        trace, best = analysis.trace.trace_id, best_of(analysis.advice)
         waits = ranks.waits[trace] if ranks.met else {}
         rows.append({
             "name": ranks.names[trace], "trace_id": trace,
-            "verdict": bound_by(each.verdict.regime, each.verdict.bottleneck),
-            "window_ns": each.judged.window.span_ns, "busy_share": busy_share(each.judged),
+            "verdict": bound_by(analysis.verdict.regime, analysis.verdict.bottleneck),
+            "window_ns": analysis.judged.window.span_ns, "busy_share": busy_share(analysis.judged),
             "waits_ns": waits.get("waited_ns"), "late_ns": waits.get("held_up_ns"),
             "times_last": waits.get("times_last"), "best_remedy": best.title if best else None,
             "where": best.where if best else None, "saves_share": best.share if best else None,
@@ -73,11 +73,11 @@ def table(ranks: Ranks) -> Figure:
 def parts(ranks: Ranks) -> Figure | None:
     """The parts of each window's time."""
     rows = [
-        {"rank": ranks.names[each.trace.trace_id], "part": part.name, "place": place,
-         "colour": colours.of(part.kind), "part_ns": part.dur_ns,
-         "window_ns": each.judged.window.span_ns}
-        for each in ranks.analyses
-        for place, part in enumerate(each.parts)
+        {"rank": ranks.names[analysis.trace.trace_id], "part": part.name, "place": place,
+         "color": colors.of(part.kind), "part_ns": part.dur_ns,
+         "window_ns": analysis.judged.window.span_ns}
+        for analysis in ranks.analyses
+        for place, part in enumerate(analysis.parts)
     ]  # fmt: skip
     if not rows:
         return None
@@ -88,7 +88,7 @@ def parts(ranks: Ranks) -> Figure | None:
     frame = pl.DataFrame(fitting)
     drawn = charts.bars(
         alt.Chart(frame), charts.x("part_ns", "window of the verdict"), _lane(ranks, "rank"),
-        charts.shades("part", dict(frame.select("part", "colour").iter_rows())), _height(ranks),
+        charts.shades("part", dict(frame.select("part", "color").iter_rows())), _height(ranks),
         "rank:N", "part:N", "part_ns=length", "window_ns=window", order=alt.Order("place:Q"),
     )  # fmt: skip
     longest = max(ranks.analyses, key=lambda each: each.judged.window.span_ns)
@@ -96,7 +96,7 @@ def parts(ranks: Ranks) -> Figure | None:
         f"The parts of each window. The longest is that of {ranks.names[longest.trace.trace_id]}, "
         f"{duration(longest.judged.window.span_ns)}."
         f"{_left_out(left_out, f'further {ranks.noun}')}",
-        frame.drop("colour"),
+        frame.drop("color"),
         drawn,
         title="Where the time went",
         source=ranks.source("partition"),
@@ -118,7 +118,7 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
     axis = alt.Axis(labelAngle=-30, labelOverlap=False)
     base = alt.Chart(rows).encode(x=alt.X("part:N", title=None, axis=axis), y=_lane(ranks, "name"))
     title = "more than the median of the others, per step on average"
-    scale = alt.Scale(scheme=colours.DIFFERENCES, domainMid=0, reverse=True)
+    scale = alt.Scale(scheme=colors.DIFFERENCES, domainMid=0, reverse=True)
     by = alt.Color("excess_ns:Q", title=title, scale=scale, legend=_legend(titleLimit=400))
     tips = ("name:N", "part:N", "own_ns=own", "others_ns=others", "excess_ns=more")
     cells = charts.cells(base, by, tips)
@@ -147,11 +147,11 @@ def who(ranks: Ranks, rows: pl.DataFrame) -> Figure:
         x=alt.X("awaited:N", title="waits for", sort=order, axis=_across(rows["awaited"])),
         y=_lane(ranks, "waiting"),
     )
-    label = "wait_ns_text:N" if _is_labelled(ranks, rows["awaited"]) else None
+    label = "wait_ns_text:N" if _is_labeled(ranks, rows["awaited"]) else None
     tips = ("waiting:N", "awaited:N", "wait_ns=wait", "collectives:Q")
     drawn = charts.cells(base, _amount("wait_ns"), tips, label, "wait_ns")
     most = rows.sort("wait_ns", descending=True).row(0, named=True)
-    left_out = sum(1 for each in ranks.waits.values() if each["times_last"])
+    left_out = sum(1 for wait in ranks.waits.values() if wait["times_last"])
     left_out -= rows["awaited"].n_unique()
     return Figure(
         f"Longest, {most['waiting']} waits for {most['awaited']}: {duration(most['wait_ns'])} in "
@@ -160,7 +160,7 @@ def who(ranks: Ranks, rows: pl.DataFrame) -> Figure:
         f"{_left_out(left_out, 'ranks that are waited for less')}",
         rows,
         charts.sized(drawn, _height(ranks) + 20),
-        wide=len(ranks) > _LABELLED,
+        wide=len(ranks) > _LABELED,
         shows=["wait_ns"],
     )
 
@@ -170,7 +170,9 @@ def clocks(ranks: Ranks, rows: pl.DataFrame) -> Figure:
     """How far the clocks differ."""
     apart = max(rows["offset_ns"]) - min(rows["offset_ns"])
     missing = len(ranks) - len(rows)
-    alone = f" {missing:,} {ranks.noun} share no collective to compare clocks by." * bool(missing)
+    alone = f" {missing:,} {ranks.noun} have no common collective for comparing clocks." * bool(
+        missing
+    )
     return Figure(
         f"By the ends of their collectives, the clocks differ by up to {duration(apart)}. Drawn on "
         f"one clock, ends differ by about {duration(max(rows['residual_ns']))} at most.{alone}",
@@ -187,7 +189,7 @@ def collectives(ranks: Ranks, answer: pl.DataFrame) -> Figure:
     """The collectives with most waiting, on one clock."""
     # Instants since the epoch are too large for JavaScript's numbers.
     begin = answer["start_ns"].min()
-    names = {p.window.name for each in ranks.analyses for p in each.steps}
+    names = {p.window.name for analysis in ranks.analyses for p in analysis.steps}
     numbers = {step_number(name): name for name in names}
     rows = answer.with_columns(
         pl.col("start_ns", "end_ns") - begin,
@@ -196,23 +198,23 @@ def collectives(ranks: Ranks, answer: pl.DataFrame) -> Figure:
     )
     arrived = pl.col("start_ns") + pl.col("wait_ns")
     columns = ("name", "type", "step", "place", "awaited_rank", "wait_ns")
-    waiting, wire = colours.RANK
-    waited = rows.select(*columns, "start_ns", end_ns=arrived, colour=pl.lit(waiting))
-    sent = rows.select(*columns, start_ns=arrived, end_ns="end_ns", colour=pl.lit(wire))
+    waiting, wire = colors.RANK
+    waited = rows.select(*columns, "start_ns", end_ns=arrived, color=pl.lit(waiting))
+    sent = rows.select(*columns, start_ns=arrived, end_ns="end_ns", color=pl.lit(wire))
     rows = pl.concat([waited, sent]).filter(pl.col("end_ns") > pl.col("start_ns"))
     moved = alt.selection_interval(bind="scales", encodings=["x"], zoom="wheel![event.shiftKey]")
     with_tips = charts.with_tooltip(
         alt.Chart(rows)
         .transform_filter(charts.OF_CHOSEN_STEP)
         .transform_calculate(dur_ns="datum.end_ns - datum.start_ns"),
-        "name:N", "type:N", "step:N", "place:Q", "colour:N", "dur_ns=length", "wait_ns=waits",
+        "name:N", "type:N", "step:N", "place:Q", "color:N", "dur_ns=length", "wait_ns=waits",
         "awaited_rank:N",
     )  # fmt: skip
     bars = with_tips.mark_bar().encode(
         x=charts.x("start_ns", "one clock", scale=alt.Scale(zero=False)),
         x2=alt.X2("end_ns:Q"),
         y=_lane(ranks, "name"),
-        color=charts.colour([waiting, wire]),
+        color=charts.color([waiting, wire]),
     )
     calls = answer.select("group_key", "matched_by", "place", "type", "awaited_ns").n_unique()
     listed = f"all {counted(calls, 'collective')} that could be matched"
@@ -239,9 +241,9 @@ def _cells(ranks: Ranks) -> tuple[pl.DataFrame, int]:
     show all steps, it has those with most waiting."""
     waits = {(row["trace_id"], row["step"]): row for row in ranks.stragglers.iter_rows(named=True)}
     rows = []
-    for each in ranks.analyses:
-        trace = each.trace.trace_id
-        for period in {period.window.name: period for period in each.steps}.values():
+    for analysis in ranks.analyses:
+        trace = analysis.trace.trace_id
+        for period in {period.window.name: period for period in analysis.steps}.values():
             number = step_number(period.window.name)
             waited = waits.get((trace, number), {})
             rows.append(
@@ -265,7 +267,7 @@ def matrix(ranks: Ranks) -> Figure | None:
     if rows.is_empty():
         return None
     known = {t: name for t, name in _MEASURES.items() if rows[name].null_count() < len(rows)}
-    choice = alt.binding_select(options=list(known), name="Colour by ")
+    choice = alt.binding_select(options=list(known), name="Color by ")
     by = alt.param(name="cell", value=next(iter(known)), bind=choice)
     chosen = "".join(f"cell == '{title}' ? datum.{name} : " for title, name in known.items())
     text = f"datum.value == null ? '' : {charts.duration_of('datum.value')}"
@@ -273,7 +275,7 @@ def matrix(ranks: Ranks) -> Figure | None:
     base = base.transform_calculate(label=text)
     measures = [f"{name}={title}" for title, name in known.items()]
     tips = ("rank:N", "step:N", *measures, "regime:N", "bottleneck:N")
-    label = "label:N" if _is_labelled(ranks, rows["step"]) else None
+    label = "label:N" if _is_labeled(ranks, rows["step"]) else None
     faint = charts.FAINT_UNLESS_CHOSEN
     drawn = charts.cells(base, _amount("value"), tips, label, "value", faint, cursor="pointer")
     worst = ""
@@ -295,19 +297,19 @@ def matrix(ranks: Ranks) -> Figure | None:
 
 
 def regimes(ranks: Ranks) -> Figure | None:
-    """A matrix of ranks and steps: what bounds each."""
+    """A matrix of ranks and steps with each one's regime."""
     rows, left_out = _cells(ranks)
-    steps = {step.window.name: None for each in ranks.analyses for step in each.steps}
-    known = {step.regime for each in ranks.analyses for step in each.steps}
+    steps = {step.window.name: None for analysis in ranks.analyses for step in analysis.steps}
+    known = {step.regime for analysis in ranks.analyses for step in analysis.steps}
     if len(steps) < 2 or known == {UNKNOWN}:
         return None
     bound = pl.col("bottleneck").fill_null(UNKNOWN)
-    rows = rows.select("rank", "step", "number", bound, colour="regime")
-    is_labelled = _is_labelled(ranks, rows["step"]) and rows["step"].n_unique() <= _FEW
-    by_regime = charts.colour(rows["colour"].to_list(), "regime")
-    tips = ("rank:N", "step:N", "colour:N", "bottleneck:N")
-    drawn = charts.cells(_matrix(ranks, rows), by_regime, tips, tips[-1] if is_labelled else None)
-    differing = rows.group_by("step").agg(pl.col("colour").n_unique() > 1)["colour"].sum()
+    rows = rows.select("rank", "step", "number", bound, color="regime")
+    is_labeled = _is_labeled(ranks, rows["step"]) and rows["step"].n_unique() <= _FEW
+    by_regime = charts.color(rows["color"].to_list(), "regime")
+    tips = ("rank:N", "step:N", "color:N", "bottleneck:N")
+    drawn = charts.cells(_matrix(ranks, rows), by_regime, tips, tips[-1] if is_labeled else None)
+    differing = rows.group_by("step").agg(pl.col("color").n_unique() > 1)["color"].sum()
     says = (
         f"The {ranks.noun} differ in {differing} of {counted(rows['step'].n_unique(), 'step')}."
         if differing
@@ -320,7 +322,7 @@ def regimes(ranks: Ranks) -> Figure | None:
         title=f"What bounds each step of each {ranks.noun.removesuffix('s')}",
         source=ranks.analyzed,
         wide=rows["step"].n_unique() > _FEW,
-        shows=["colour"],
+        shows=["color"],
     )
 
 
@@ -342,7 +344,7 @@ def _lane(ranks: Ranks, column: str) -> alt.Y:
 
 
 def _amount(column: str) -> alt.Color:
-    scale = {"scheme": colours.AMOUNTS}
+    scale = {"scheme": colors.AMOUNTS}
     return alt.Color(f"{column}:Q", title=None, scale=scale, legend=_legend())
 
 
@@ -355,8 +357,8 @@ def _height(ranks: Ranks) -> int:
     return min(_HIGHEST, max(2 * _LANE, _LANE * len(ranks)))
 
 
-def _is_labelled(ranks: Ranks, columns: pl.Series) -> bool:
-    return len(ranks) <= _LABELLED and columns.n_unique() <= _LABELLED
+def _is_labeled(ranks: Ranks, columns: pl.Series) -> bool:
+    return len(ranks) <= _LABELED and columns.n_unique() <= _LABELED
 
 
 def _left_out(count: int, what: str) -> str:

@@ -1,4 +1,4 @@
-"""Several traces, such as the ranks of a job, with their waits for each other, for their page."""
+"""The data of the page on several traces, such as a job's ranks, and their waits for each other."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ WAITS = ("waited_ns", "held_up_ns", "times_last", "collectives")
 
 
 class Ranks(PageSubject):
-    """Several traces with their verdicts, as the figures of their page ask for them."""
+    """Several traces with their verdicts, as the input of their page's figures."""
 
     def __init__(self, database: Session, analyses: Sequence[Analysis]) -> None:
         super().__init__(database)
         self.analyses = sorted(analyses, key=lambda a: _by_rank(a.trace.rank, a.trace.trace_id))
-        numbers = [each.trace.rank for each in self.analyses]
+        numbers = [analysis.trace.rank for analysis in self.analyses]
         self.are_ranks = None not in numbers and len(set(numbers)) == len(numbers)
-        self.world_size = max((each.trace.world_size or 0 for each in self.analyses), default=0)
+        self.world_size = max(
+            (analysis.trace.world_size or 0 for analysis in self.analyses), default=0
+        )
         titles = several.titles(self.analyses)
         self.names = {
             each.trace.trace_id: f"rank {each.trace.rank}" if self.are_ranks else title
@@ -46,7 +48,7 @@ class Ranks(PageSubject):
         """The name of each trace, by trace_id, in order."""
         with database.sharing():
             self.analyses, self.together, self.no_run = verdict_together(database, self.analyses)
-        """The verdict of the run whose ranks these are; None: they are not of one run, and why."""
+        """The verdict on the run whose ranks these are; None: they are not one run, and why."""
 
     def __len__(self) -> int:
         return len(self.analyses)
@@ -57,10 +59,10 @@ class Ranks(PageSubject):
 
     @property
     def loading(self) -> str | None:
-        """The command that writes the database that the page's commands ask, if there is none."""
+        """The command that creates the database for the page's commands, if missing."""
         if not self.database.is_joined:
             return None
-        paths = (quoted(each.trace.path) for each in self.analyses)
+        paths = (quoted(analysis.trace.path) for analysis in self.analyses)
         return f"tracekit load {' '.join(paths)} -o {self.quoted_name}"
 
     @property
@@ -69,7 +71,7 @@ class Ranks(PageSubject):
         return f"tracekit analyze {self.quoted_name}"
 
     def doubts(self, question: str) -> list[str]:
-        """The doubts about an answer, each kind once; about waits also the clocks."""
+        """The doubts about an answer, each kind once; doubts about waits include the clocks."""
         kinds: dict[str, list[dict[str, Any]]] = {}
         for row in self.findings_against(question):
             kinds.setdefault(row["code"], []).append(row)
@@ -94,37 +96,37 @@ class Ranks(PageSubject):
 
     @cached_property
     def waits(self) -> dict[int, dict[str, int]]:
-        """How long each trace waited and the others waited for it, over all steps: sums of
-        stragglers, but the run's verdict says how long the others waited."""
-        found = {trace: dict.fromkeys(WAITS, 0) for trace in self.names}
+        """Each trace's waits, and the others' waits for it, over all steps: sums of stragglers, but
+        the others' waits come from the run's verdict."""
+        waits = {trace: dict.fromkeys(WAITS, 0) for trace in self.names}
         for row in self.stragglers.iter_rows(named=True):
             for name in WAITS:
-                found[row["trace_id"]][name] += row[name]
+                waits[row["trace_id"]][name] += row[name]
         if self.together is not None and self.together.late_ranks:
-            late = {each.trace_id: each.held_up_ns for each in self.together.late_ranks}
-            for trace, sums in found.items():
+            late = {rank.trace_id: rank.held_up_ns for rank in self.together.late_ranks}
+            for trace, sums in waits.items():
                 sums["held_up_ns"] = late.get(trace, 0)
-        return found
+        return waits
 
     @cached_property
     def by_wait(self) -> list[Analysis]:
-        """All ranks, by how long the others waited for them, longest first."""
+        """All ranks, sorted by the others' waits for them, longest first."""
         return sorted(
             self.analyses, key=lambda each: -self.waits[each.trace.trace_id]["held_up_ns"]
         )
 
     @property
     def latest(self) -> Analysis | None:
-        """The rank for which the others waited longest; None: nobody waited."""
-        found = self.by_wait[0]
-        return found if self.waits[found.trace.trace_id]["held_up_ns"] else None
+        """The rank for which the others waited longest; None: no waits."""
+        rank = self.by_wait[0]
+        return rank if self.waits[rank.trace.trace_id]["held_up_ns"] else None
 
     @cached_property
     def clock_doubt(self) -> str | None:
         """A sentence if collectives do not end together, which makes waits doubtful; else None."""
         worst = max(self.rows("rank_clocks")["residual_ns"], default=0)
-        calls = sum(each["collectives"] for each in self.waits.values())
-        return clock_doubt(sum(each["waited_ns"] for each in self.waits.values()), calls, worst)
+        calls = sum(wait["collectives"] for wait in self.waits.values())
+        return clock_doubt(sum(wait["waited_ns"] for wait in self.waits.values()), calls, worst)
 
     # -- the first screen
 
@@ -137,24 +139,24 @@ class Ranks(PageSubject):
 
     @property
     def first(self) -> list[Analysis]:
-        """The ranks that the first screen names: those that the others waited for longest."""
+        """The ranks on the first screen, for which the others waited longest."""
         return (self.by_wait if self.met else self.analyses)[:_FIRST]
 
     @cached_property
     def summary(self) -> list[str]:
         """Sentences on the bounds of the traces and on the length of their steps."""
-        found = [several.summary(self.analyses)]
-        lengths = [step.window.span_ns for each in self.analyses for step in each.steps]
+        sentences = [several.summary(self.analyses)]
+        lengths = [step.window.span_ns for analysis in self.analyses for step in analysis.steps]
         if self.together is not None and self.together.steps and self.together.step_ns is not None:
             steps = f": the median of {self.together.steps:,}" if self.together.steps > 1 else ""
-            found.append(f"A step of the run takes {duration(self.together.step_ns)}{steps}.")
+            sentences.append(f"A step of the run takes {duration(self.together.step_ns)}{steps}.")
         elif lengths:
-            found.append(
+            sentences.append(
                 f"A step takes {duration(median(lengths))}: the median of "
                 f"{counted(len(lengths), 'step')}, from {duration(min(lengths))} to "
                 f"{duration(max(lengths))}."
             )
-        return found
+        return sentences
 
     @cached_property
     def reasons(self) -> list[str]:
@@ -168,11 +170,11 @@ class Ranks(PageSubject):
 
 def in_order_of_interest(database: Session) -> list[int]:
     """The trace_ids of a database: the first rank, then those for which the others wait longest."""
-    known = {row["trace_id"]: row["rank"] for row in database.ask("overview")}
-    held_up = dict.fromkeys(known, 0)
+    ranks = {row["trace_id"]: row["rank"] for row in database.ask("overview")}
+    held_up = dict.fromkeys(ranks, 0)
     for row in database.ask("stragglers", top=MOST_ROWS):
         held_up[row["trace_id"]] += row["held_up_ns"]
-    by_rank = sorted(known, key=lambda trace: _by_rank(known[trace], trace))
+    by_rank = sorted(ranks, key=lambda trace: _by_rank(ranks[trace], trace))
     return by_rank[:1] + sorted(by_rank[1:], key=lambda trace: -held_up[trace])
 
 

@@ -1,4 +1,4 @@
-"""Writes reports: of a trace, of a comparison, of a sweep, of the ranks of a job, of a lake."""
+"""Writes reports on a trace, a comparison, a sweep, a job's ranks, or a lake."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from tracekit.stages import stage
 from tracekit.text import quoted
 from tracekit.verdict.model import Analysis
 
-# A page is not larger than this.
+# The maximum size of a page.
 MOST_BYTES = 3_000_000
-# At most this many ranks get a page of their own.
+# The maximum number of ranks with their own page.
 _MOST_PAGES = 12
 _FLEET_TABLES = {
     "changes": "Changes of the step, the most expensive first",
@@ -52,9 +52,8 @@ def write_any(
     trace_id: int | None = None,
     window: str | None = None,
 ) -> list[Analysis]:
-    """Writes the page of what a database holds: of its only trace or a chosen one, of a sweep, of
-    the runs of a lake, or of several traces, such as the ranks of a job. Returns the verdicts on
-    it, in the order of trace_ids.
+    """Writes the page of a database: of its only trace or a chosen one, a sweep, a lake's runs, or
+    several traces, such as a job's ranks. Returns the verdicts, in the order of trace_ids.
 
     The page of several ranks contains pages of single ranks, as many as fit: the first rank, then
     those for which the others wait longest.
@@ -82,12 +81,12 @@ def _drawn(
             text = page(f"{subject.analysis.verdict.regime}: {view.title}", [view])
     elif isinstance(database, Lake) and len(database.parts) > 1:
         if window:
-            raise TracekitError("--window is not for the page of several runs")
+            raise TracekitError("--window does not apply to the page of several runs")
         runs = fleet(database)
         text = page(words.headline(runs), [_fleet_view(runs)])
     elif sweep := sweep_in(database):
         if window:
-            raise TracekitError("--window is not for the page of a sweep")
+            raise TracekitError("--window does not apply to the page of a sweep")
         text = page(f"Sweep: {sweep.database}", [sweep_view(sweep)])
     else:
         order = in_order_of_interest(database)
@@ -110,14 +109,14 @@ def write_diff(database: Session, a: int, b: int, output: str | Path) -> Diff:
     runs = [Subject(database, database.only(run)) for run in (a, b)]
     are_all = len(database.trace_ids()) == len(runs)
     with database.sharing(together=are_all), debug_mode(False), stage("drawing the page"):
-        found, view = diff_view(database, a, b, [run.analysis for run in runs])
+        comparison, view = diff_view(database, a, b, [run.analysis for run in runs])
         pages = {}
         for side, run in zip("ab", runs, strict=True):
             label = f"{side}: {PurePath(run.analysis.trace.path).name}"
             pages[run.trace_id] = replace(trace_view(run), label=label)
-        text = page(f"{found.a} and {found.b}", [view, *pages.values()])
+        text = page(f"{comparison.a} and {comparison.b}", [view, *pages.values()])
     _write(database, output, text)
-    return found
+    return comparison
 
 
 def _write(database: Session, output: str | Path, text: str) -> None:
@@ -126,7 +125,7 @@ def _write(database: Session, output: str | Path, text: str) -> None:
 
 
 def with_pages(first: View, subjects: Iterable[Subject]) -> str:
-    """The page of all ranks with as many of single ranks as fit."""
+    """The page of all ranks, with as many pages of single ranks as fit."""
     title, names = first.facts["ranks"].headline, first.facts["ranks"].names
     views, least = {}, first.least_bytes
     for subject in subjects:
@@ -153,15 +152,19 @@ def _fleet_view(fleet: Fleet) -> View:
     axis = alt.Axis(labelExpr=names, tickMinStep=1)
     place = alt.X("place:Q", title=f"runs in order of {fleet.order}", axis=axis)
     chart = with_tips.mark_line(point=True).encode(x=place, y=charts.y("step_ns", "step"))
-    said, drawn = "The median over the ranks of their median steps.", charts.sized(chart, 220)
-    steps = Figure(said, rows, drawn, title="Steps", source=source, name="steps", wide=True)
+    caption, drawn = "The median over the ranks of their median steps.", charts.sized(chart, 220)
+    steps = Figure(caption, rows, drawn, title="Steps", source=source, name="steps", wide=True)
     says, tables = "Times are of all devices together, shares of all their recorded time.", []
     for name, title in _FLEET_TABLES.items():
-        if found := to_builtins(getattr(fleet, name)):
+        if section_rows := to_builtins(getattr(fleet, name)):
             if name == "changes":
-                found = [row | {"labels": words.labels(row["labels"])} for row in found]
-            frame = without_empty(pl.DataFrame(found, infer_schema_length=None))
+                section_rows = [
+                    row | {"labels": words.labels(row["labels"])} for row in section_rows
+                ]
+            frame = without_empty(pl.DataFrame(section_rows, infer_schema_length=None))
             tables.append(Figure(says, frame, title=title, source=source, name=name, wide=True))
-    told = [each for found in words.findings(fleet).values() for each in found]
+    sentences = [row for section_rows in words.findings(fleet).values() for row in section_rows]
     parts = [Part("steps", "The step of each run", [steps]), Part("found", "Findings", tables)]
-    return told_view("fleet", fleet.lake, words.headline(fleet), words.summary(fleet), told, parts)
+    return told_view(
+        "fleet", fleet.lake, words.headline(fleet), words.summary(fleet), sentences, parts
+    )

@@ -1,4 +1,4 @@
-"""What a page is about: its database, and of one trace the verdict and the window that it draws."""
+"""The subject of a page: its database and, for a single trace, its verdict and drawn window."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from tracekit.verdict.next_steps import list_notes
 from tracekit.verdict.once import named_window
 from tracekit.verdicts import stored_verdicts
 
-# The column of `overview` that counts the same as a finding. A finding about a smaller share than
-# _SLIGHT stands in the section Health alone.
+# The column of `overview` with the total for a finding's count. A finding about a smaller share
+# than _SLIGHT appears only in the section Health.
 _COUNTED = {
     "unlinked_gpu_ops": "gpu_ops", "starts_before_launch": "gpu_ops",
     "ambiguous_correlation": "gpu_ops", "negative_duration": "events", "no_time": "events",
     "begin_end_events": "events", "no_category": "events",
 }  # fmt: skip
 _SLIGHT = 0.01
-# The database of traces that were given one by one, in commands.
+# The database in commands for traces that were given one by one.
 TOGETHER = "traces.duckdb"
 # The critical path is drawn in this many parts.
 _PATH_PARTS = 400
 
 
 class PageSubject:
-    """The traces that the figures of a page are about: one, two runs, or several ranks."""
+    """The traces behind a page's figures: one, two runs, or several ranks."""
 
     def __init__(self, database: Session, trace_id: int | None = None) -> None:
         self.database = database
@@ -47,12 +47,12 @@ class PageSubject:
 
     @property
     def quoted_name(self) -> str:
-        """The database or trace, as a shell takes it; of traces that were given one by one, the
-        database that `tracekit load` is to write."""
+        """The database or trace, quoted for a shell; for traces that were given one by one, the
+        database that `tracekit load` would write."""
         return TOGETHER if self.database.is_joined else quoted(self.database.name)
 
     def rows(self, question: str, **parameters: Value) -> polars.DataFrame:
-        """The answer to a named question, which is asked once."""
+        """The cached answer to a named question."""
         key = f"{question} {parameters}"
         if key not in self._answers:
             self._answers[key] = self.database.query(question, **parameters)
@@ -60,19 +60,19 @@ class PageSubject:
 
     def source(self, question: str, **parameters: Value) -> str:
         """The command that prints these rows."""
-        given = "".join(
+        options = "".join(
             f" --param {shlex.quote(f'{name}={value}')}"
             for name, value in parameters.items()
             if value is not None
         )
-        return f"tracekit query {self.quoted_name} {question}{given}"
+        return f"tracekit query {self.quoted_name} {question}{options}"
 
     def doubts(self, question: str) -> list[str]:
         """The doubts about an answer."""
         return [row["message"] for row in self.findings_against(question, self.trace_id)]
 
     def findings_against(self, question: str, trace: int | None = None) -> list[dict[str, Any]]:
-        """The findings that could change what one reads in the answer, about one trace or all."""
+        """The findings about one trace or all that could affect the answer."""
         among = [row for row in self.findings if trace in (None, row["trace_id"])]
         return [
             row
@@ -81,7 +81,7 @@ class PageSubject:
         ]
 
     def _share(self, finding: dict[str, Any]) -> float:
-        """The share of the GPU ops or events that a finding concerns; 1: all, or unknown."""
+        """The share of the GPU ops or events that a finding affects; 1: all, or unknown."""
         counted = _COUNTED.get(finding["code"])
         if counted is None:
             return 1
@@ -103,7 +103,7 @@ class PageSubject:
 
 
 class Interval(Struct, frozen=True):
-    """A part of the run that is drawn in detail, and why this one."""
+    """A part of the run that is drawn in detail, and why it was chosen."""
 
     name: str
     start_ns: int
@@ -117,8 +117,8 @@ class Interval(Struct, frozen=True):
 
 
 class Replayed(Struct, frozen=True):
-    """The verdict on a trace, notes on its advice, the interval that is drawn in detail, the
-    replays of other speeds, and the critical path of the interval."""
+    """The verdict on a trace, notes on its advice, the detailed interval, replays at other speeds,
+    and the interval's critical path."""
 
     analysis: Analysis
     notes: list[str]
@@ -128,13 +128,13 @@ class Replayed(Struct, frozen=True):
 
 
 class Subject(PageSubject):
-    """One trace, as the figures of its page ask for it."""
+    """One trace, as the input of its page's figures."""
 
     def __init__(self, database: Session, trace_id: int, window: str | None = None) -> None:
         super().__init__(database, trace_id)
         self.trace_id: int
         self.figures: list[Figure] = []
-        """The figures of the sections before, which a finding may concern."""
+        """The figures in earlier sections, which a finding may affect."""
         self._window = window
 
     @cached_property
@@ -148,10 +148,10 @@ class Subject(PageSubject):
             listed = analysis.advice, analysis.unsure, analysis.verdict
             notes = list_notes(*listed, graph) if replay else []
         else:
-            found = examine(database, self.trace_id, self._window, keep_replays=True)
-            analysis, window_id = found.analysis, found.window_id
-            replay = found.gains.replay if found.gains else None
-            notes = found.fixes.notes if found.fixes else []
+            examined = examine(database, self.trace_id, self._window, keep_replays=True)
+            analysis, window_id = examined.analysis, examined.window_id
+            replay = examined.gains.replay if examined.gains else None
+            notes = examined.fixes.notes if examined.fixes else []
         drawn, path = self._drawn(analysis), []
         if replay is None or analysis.gpu is None:
             return Replayed(analysis, notes, drawn, [], [])
@@ -163,7 +163,7 @@ class Subject(PageSubject):
     def _drawn(self, analysis: Analysis) -> Interval | None:
         """The window of the verdict; of all of a CPU's steps the one of median length, and of more
         than a second without steps the busiest."""
-        window, steps = analysis.judged.window, [each.window for each in analysis.steps]
+        window, steps = analysis.judged.window, [step.window for step in analysis.steps]
         why = f"Of {len(steps)} steps, the verdict is on this one."
         if steps and window.kind not in ("step", "range"):
             window = sorted(steps, key=lambda each: each.span_ns)[len(steps) // 2]
@@ -218,12 +218,12 @@ class Subject(PageSubject):
 
     @cached_property
     def _is_chosen(self) -> bool:
-        """Whether a command has to name the trace, since the database has others."""
+        """Whether commands must choose the trace, since the database has others."""
         return len(self.database.trace_ids()) > 1 and not self.is_apart
 
     @property
     def quoted_name(self) -> str:
-        """The database or trace, as a shell takes it."""
+        """The database or trace, quoted for a shell."""
         if self.is_apart:
             return quoted(self.analysis.trace.path)
         return super().quoted_name
@@ -234,5 +234,5 @@ class Subject(PageSubject):
         return len(self.database.trace_ids()) > 1 and not self.database.is_stored
 
     def since_start(self, rows: polars.DataFrame, *columns: str) -> polars.DataFrame:
-        """Instants counted from the start of the window, instead of the trace's clock."""
+        """Instants relative to the start of the window."""
         return rows.with_columns(polars.col(columns) - self.window.start_ns)

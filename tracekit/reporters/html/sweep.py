@@ -1,4 +1,4 @@
-"""The page of a sweep: what bounds which size, what is fastest there, and how times grow."""
+"""The page of a sweep: regimes and fastest variants by size, and the growth of times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import polars as pl
 from msgspec import to_builtins
 
 from tracekit.experiments.points import AXES, Sweep
-from tracekit.reporters import colours
+from tracekit.reporters import colors
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, without_empty
 from tracekit.reporters.html.page import View, part_of, told_view
@@ -25,12 +25,12 @@ _COLUMNS = (
     "rows_per_s", "host_ns", "regime", "bottleneck", "launches", "operators", "kernels",
     "traffic_bytes", "share_busy", "share_compute", "dilation", "reason",
 )  # fmt: skip
-# The most points that the first screen names as failed.
+# The maximum number of failed points on the first screen.
 _FAILED = 5
 
 
 def sweep_view(sweep: Sweep) -> View:
-    """Maps of regime, fastest variant and speed-ups, lines over size, and all points."""
+    """Maps of regimes, fastest variants and speed-ups, lines over size, and all points."""
     page, figures = _SweepFigures(sweep), _SweepFigures
     sections = (
         ("maps", "By size", (figures.regimes, figures.fastest, figures.speedups)),
@@ -45,7 +45,7 @@ def sweep_view(sweep: Sweep) -> View:
 
 
 def regimes_chart(sweep: Sweep) -> alt.TopLevelMixin | None:
-    """The map of what bounds the baseline, as a chart of its own."""
+    """The map of the baseline's regime, as a separate chart."""
     return _SweepFigures(sweep).regimes().chart
 
 
@@ -70,10 +70,10 @@ class _SweepFigures:
         self.rows = pl.DataFrame(rows, infer_schema_length=None)
 
     def sentences(self) -> list[str]:
-        """Sentences on the bounds of the baseline, the fastest variants, and what did not run."""
+        """Sentences on the baseline's regimes, the fastest variants, and failed points."""
         shapes = self.sweep.shapes
-        regimes = Counter(each.regime or UNKNOWN for each in shapes)
-        fastest = Counter(each.fastest for each in shapes if each.fastest)
+        regimes = Counter(shape.regime or UNKNOWN for shape in shapes)
+        fastest = Counter(shape.fastest for shape in shapes if shape.fastest)
         sizes = "size" if len(shapes) == 1 else "sizes"
         counts = [(f"{self.sweep.baseline} is {name}", n) for name, n in regimes.most_common()]
         counts += [(f"{name} is fastest", n) for name, n in fastest.most_common()]
@@ -83,16 +83,16 @@ class _SweepFigures:
             for point in self.sweep.points
             if point.reason
         ]
-        told = [f"{what} at {count} of {len(shapes)} {sizes}." for what, count in counts]
-        return [*told, *failed[:_FAILED]]
+        sentences = [f"{what} at {count} of {len(shapes)} {sizes}." for what, count in counts]
+        return [*sentences, *failed[:_FAILED]]
 
     def regimes(self) -> Figure:
-        """A map of what bounds the baseline."""
+        """A map of the baseline's regime."""
         rows = self.rows.filter(workload=self.sweep.baseline).select(
-            "across", "down", "size", colour="regime", bottleneck="bottleneck", step_ns="step_ns"
+            "across", "down", "size", color="regime", bottleneck="bottleneck", step_ns="step_ns"
         )
-        shades = charts.colour(rows["colour"].to_list(), "regime")
-        tips = ("size:N", "colour:N", "bottleneck:N", "step_ns=length")
+        shades = charts.color(rows["color"].to_list(), "regime")
+        tips = ("size:N", "color:N", "bottleneck:N", "step_ns=length")
         return self._figure(
             f"What bounds {self.sweep.baseline}",
             "Each cell is a size; the word in it is the bottleneck.",
@@ -122,14 +122,14 @@ class _SweepFigures:
         )
 
     def speedups(self) -> Figure | None:
-        """A map of speed-ups for each variant but the baseline."""
+        """A map of speed-ups for each variant except the baseline."""
         rows = self.rows.filter(
             pl.col("speedup").is_not_null() & (pl.col("workload") != self.sweep.baseline)
         ).select("across", "down", "size", "workload", "speedup", "speedup_low", "speedup_high")
         if not len(rows):
             return None
         rows = rows.with_columns(down=pl.concat_str(["workload", "down"], separator=", "))
-        scale: dict[str, Any] = {"type": "log", "scheme": colours.DIFFERENCES, "reverse": True}
+        scale: dict[str, Any] = {"type": "log", "scheme": colors.DIFFERENCES, "reverse": True}
         if rows["speedup"].min() < 1 < rows["speedup"].max():  # type: ignore[operator]
             scale["domainMid"] = 1
         title, legend = f"speed-up over {self.sweep.baseline}", alt.Legend(orient="top")
@@ -145,7 +145,7 @@ class _SweepFigures:
         )
 
     def times(self) -> Figure | None:
-        """The time of a step over the size that varies last, a line for each variant."""
+        """Step time over the last varying size, with a line for each variant."""
         rows = self.rows.filter(pl.col("step_ns").is_not_null()).select(
             *("workload", "down", "across", "size", "step_ns", "host_ns", "rows_per_s"),
             at=pl.col(self.across),
@@ -184,10 +184,10 @@ class _SweepFigures:
         shades: alt.Color,
         tips: Sequence[str],
         text: str | alt.Text,
-        on: str = "colour",
+        on: str = "color",
         **computed: str,
     ) -> alt.TopLevelMixin:
-        """Cells by size, coloured by the column `on`; the page computes more columns."""
+        """Cells by size, colored by the column `on`; the page computes more columns."""
         across = list(dict.fromkeys(self.rows["across"]))
         base = alt.Chart(rows).transform_calculate(**computed).encode(
             x=alt.X("across:O", title=self.across, sort=across, axis=alt.Axis(labelAngle=0)),
@@ -198,7 +198,7 @@ class _SweepFigures:
 
     def _variants(self, column: str) -> alt.Color:
         names = charts.safe(self.sweep.variants)
-        shades = dict(zip(names, cycle(colours.VARIANTS), strict=False))
+        shades = dict(zip(names, cycle(colors.VARIANTS), strict=False))
         return charts.shades(column, shades, "variant")
 
     def _figure(

@@ -1,4 +1,4 @@
-"""The page of a trace or a memory snapshot; and its charts one by one, for notebooks."""
+"""The page of a trace or a memory snapshot; and single charts for notebooks."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from tracekit.reporters.parts import lists_of, next_of, shares_of
 from tracekit.text import counted, size
 from tracekit.thresholds import Thresholds
 
-# How many lines of the fix list the first screen has.
+# The number of fixes on the first screen.
 _ADVISED = 5
-# Sections at once: one is drawn while the database answers for the other. A large trace's are made
-# one by one, to save memory.
+# Number of concurrent sections: one is drawn while the database answers for another. For a large
+# trace, sections are made one by one to save memory.
 _AT_ONCE = 2
 
 
 def trace_view(subject: Subject) -> View:
-    """The verdict on a trace and all sections that have something to show; or, of a memory
-    snapshot, who holds the memory."""
+    """The verdict on a trace and all sections that have something to show; or, for a memory
+    snapshot, the holders of memory."""
     if any(row["code"] == "memory_snapshot" for row in subject.findings):
         return _snapshot_view(Snapshot(subject.database, subject.trace_id))
     analysis = subject.analysis
-    recurring = f"What each saves alone, as a share {shares_of(analysis)}"
+    recurring = f"Savings of single changes, as a share {shares_of(analysis)}"
     facts = {
         "analysis": analysis,
         "parts": analysis.parts,
@@ -56,14 +56,14 @@ def trace_view(subject: Subject) -> View:
         for part in threads.map(drawn, SECTIONS[:-1]):
             subject.figures += part.figures
             parts.append(part)
-    # The last section tells which of the other figures a finding touches.
+    # The last section lists the figures that each finding affects.
     parts += map(drawn, SECTIONS[-1:])
     return View(f"trace{subject.trace_id}", analysis.trace.path, "trace.html", facts, parts)
 
 
 def health(subject: Subject) -> Figure | None:
-    """The trace's caveats, each with the figures that it touches."""
-    asking = ((each.title, each.question) for each in subject.figures)
+    """The trace's caveats, each with the figures that it affects."""
+    asking = ((figure.title, figure.question) for figure in subject.figures)
     doubts = {title: catalog.query(asked).doubts for title, asked in asking if asked}
     rows = []
     for row in subject.findings:
@@ -92,8 +92,8 @@ def missing(subject: Subject) -> Figure | None:
     if not lacks:
         return None
     says = (
-        "Some of this may not be in the program at all. Where a setting of the profiler "
-        "records it, the setting stands in brackets."
+        "The program may not have some of this at all. Brackets contain the profiler setting "
+        "that records it, if there is one."
     )
     source, title = subject.source("missing"), "What was not recorded"
     rows = pl.DataFrame({"not_in_the_trace": lacks})
@@ -186,7 +186,9 @@ class Plots:
 
     def __getattr__(self, name: str) -> Callable[..., altair.TopLevelMixin]:
         if name not in _FIGURES:
-            raise NoAttributeError(f"no figure has the name {name!r}: {', '.join(_FIGURES)}")
+            raise NoAttributeError(
+                f"there is no figure {name!r}; the figures are: {', '.join(_FIGURES)}"
+            )
 
         def plot(
             trace: int | None = None,
@@ -197,7 +199,7 @@ class Plots:
             with database.judging(thresholds):
                 figure = _FIGURES[name](Subject(database, database.only(trace), window))
             if figure is None:
-                raise TracekitError(f"{database.name}: has nothing to show as {name}")
+                raise TracekitError(f"{database.name}: the trace has no data for {name}")
             if figure.chart is None:
                 raise TracekitError(
                     f"{name} is a table, not a chart; `{figure.source}` prints its rows"

@@ -1,1 +1,1 @@
-"""Files of other profilers -> the text of Kineto traces, one for each process."""
+"""Converts other profilers' files to Kineto traces, one per process."""

@@ -1,8 +1,8 @@
-"""A process that another profiler recorded, read as the text of a Kineto trace, or as rows.
+"""A process recorded by another profiler, read as the text of a Kineto trace or as rows.
 
-Each reader says which processes a file holds, and yields their events in the terms of Kineto's
-categories and arguments. Callers know the profiler only by the trace's member `profiler`: its name,
-its version, and which parts of the file are left out.
+Readers list a file's processes, and yield their events with Kineto's categories and arguments.
+Callers see the profiler only in the trace's member `profiler`: its name, its version, and which
+parts of the file are left out.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from tracekit.trace.source import ByteStream, Hashing, copied
 
 _READ_BYTES = 1 << 20
 _SQLITE = b"SQLite format 3\0"
-# Events in one piece of text, and characters, where these are fewer.
+# Maximum number of events and of characters in one piece of text.
 _AT_ONCE, _CHARACTERS_AT_ONCE = 4096, 1 << 20
 
 
 class OneProcess(Struct):
-    """What a file holds of one process.
+    """The data on one process in a file.
 
-    `events` yields texts of events, each text one or several, separated by commas. `tail` is read
-    after them: members of the trace that are known only then. `rows` yields further events in
-    batches, numbered from the number given on, with the bytes of text in each.
+    `events` yields texts of one or more events, separated by commas. `tail` is read after them: the
+    trace's members that are known only then. `rows` yields further events in batches, numbered from
+    the given number, with the bytes of text in each batch.
     """
 
     name: str | None
-    """A name that tells it from the file's other processes; None if there are no others."""
+    """A name that distinguishes it from the file's other processes; None: the only process."""
     members: dict[str, Any]
     events: Callable[[], Iterator[bytes]]
     tail: dict[str, Any] = field(default_factory=dict)
@@ -48,27 +48,27 @@ class OneProcess(Struct):
 
 
 class OpenedFile:
-    """A file as readers get it. What it opens is closed with the last of its processes."""
+    """A file as readers see it. Its resources are closed with the last of its processes."""
 
     def __init__(self, stream: ByteStream, folder: str, closes: ExitStack) -> None:
         self._stream = stream
         self.path = stream.path
         self.head = stream.head()
-        """Its first bytes, decompressed."""
+        """The file's first bytes, decompressed."""
         self.folder = folder
-        """Where temporary files go."""
+        """The folder for temporary files."""
         self.closes = closes
         self.plain_path = stream.plain_path
         """The file on the disk that has these bytes as they are, if one has."""
 
     @property
     def budget(self) -> Budget:
-        """All that reading the file may cost."""
+        """The limits on reading the file."""
         return self._stream.budget
 
     @property
     def damage(self) -> str | None:
-        """Why events are missing at the end: set by the reader if the bytes do not end early."""
+        """Why events are missing at the end; set by the reader unless the bytes end early."""
         return self._stream.damage
 
     @damage.setter
@@ -76,19 +76,19 @@ class OpenedFile:
         self._stream.damage = damage
 
     def read(self, size: int = _READ_BYTES) -> bytes:
-        """The next bytes, decompressed; none at the end."""
+        """The next bytes, decompressed; empty at the end."""
         return self._stream.read(size)
 
     def rewind(self) -> None:
         self._stream.rewind()
 
     def has_ending(self, endings: Iterable[str]) -> bool:
-        """Whether its name has one of these endings, compressed or not."""
+        """Whether the file's name has one of these endings, compressed or not."""
         return self.path.removesuffix(".gz").removesuffix(".zst").endswith(tuple(endings))
 
     @cached_property
     def tables(self) -> Tables | None:
-        """The tables of a SQLite file; None if it is none."""
+        """The tables of a SQLite file; None: not a SQLite file."""
         if not self.head.startswith(_SQLITE):
             return None
         file = self.plain_path
@@ -99,19 +99,19 @@ class OpenedFile:
         return self.tables_of(file)
 
     def tables_of(self, file: Path) -> Tables:
-        """The tables of a SQLite file that holds what this one does."""
+        """The tables of a SQLite file with the same contents as this file."""
         return self.closes.enter_context(closing(Tables(file, self.path, self.budget)))
 
 
 def processes_of(reader: Reader, opened: OpenedFile) -> list[OneProcess]:
-    """The processes in a file; one, if the reader yields its events.
+    """The processes in a file; a single one if the reader yields events.
 
     Raises:
-        TracekitError: the file is damaged, or a plugin's reader fails on it.
+        TracekitError: when the file is damaged, or a plugin's reader fails on it.
     """
-    found = reader.read(opened)
-    if isinstance(found, list):
-        return found
+    result = reader.read(opened)
+    if isinstance(result, list):
+        return result
 
     def events() -> Iterator[bytes]:
         opened.rewind()
@@ -127,7 +127,7 @@ def processes_of(reader: Reader, opened: OpenedFile) -> list[OneProcess]:
 
 
 class Converted(ByteStream):
-    """The text of one process's trace. Its size and hash are those of the file `stored`."""
+    """The text of a process's trace. Size and hash are those of the file `stored`."""
 
     def __init__(
         self, source: ByteStream, process: OneProcess, stored: Hashing, close: Callable[[], object]
@@ -147,7 +147,7 @@ class Converted(ByteStream):
 
     def close(self) -> None:
         self._pieces = iter(())
-        # A second call does nothing.
+        # Later calls do nothing.
         close, self._close = self._close, lambda: None
         close()
 
@@ -196,27 +196,27 @@ class Converted(ByteStream):
 
 
 def texts(events: Iterable[dict[str, Any]]) -> Iterator[bytes]:
-    """The events as text, many at a time."""
+    """The events as text, in pieces of many events."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
     return joined(map(encode, events))
 
 
 def joined(lines: Iterable[str]) -> Iterator[bytes]:
-    """Texts of single events, many at a time."""
-    found: list[str] = []
+    """Texts of single events, joined into larger pieces."""
+    pending: list[str] = []
     size = 0
     for line in lines:
-        found.append(line)
+        pending.append(line)
         size += len(line)
-        if len(found) == _AT_ONCE or size >= _CHARACTERS_AT_ONCE:
-            yield ",\n".join(found).encode("utf-8", "replace")
-            found, size = [], 0
-    if found:
-        yield ",\n".join(found).encode("utf-8", "replace")
+        if len(pending) == _AT_ONCE or size >= _CHARACTERS_AT_ONCE:
+            yield ",\n".join(pending).encode("utf-8", "replace")
+            pending, size = [], 0
+    if pending:
+        yield ",\n".join(pending).encode("utf-8", "replace")
 
 
 def microseconds(nanoseconds: int) -> str:
-    """Exact decimal text; a JSON string of it is read as a number."""
+    """Exact decimal text; readers accept it in a JSON string."""
     whole, part = divmod(abs(nanoseconds), 1000)
     return f"{'-' if nanoseconds < 0 else ''}{whole}.{part:03d}"
 
@@ -230,7 +230,7 @@ def slice_of(
     dur_ns: int,
     args: dict[str, Any],
 ) -> dict[str, Any]:
-    """A slice of the host, or work of a device."""
+    """A host slice or GPU op."""
     times = {"ts": microseconds(start_ns), "dur": microseconds(dur_ns)}
     return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "args": args} | times
 
@@ -242,5 +242,5 @@ def named(kind: str, name: str, pid: int, tid: int = 0) -> dict[str, Any]:
 
 
 def ranked(place: int, of: int) -> dict[str, Any]:
-    """The members that make a process one of several ranks of a run."""
+    """The members that mark a process as one of several ranks."""
     return {"distributedInfo": {"rank": place, "world_size": of}} if of > 1 else {}

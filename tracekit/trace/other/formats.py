@@ -1,4 +1,4 @@
-"""What wrote a file, and the traces in it."""
+"""Detects which profiler wrote a file, and opens its traces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tracekit.trace.source import ByteStream, open_streams
 if TYPE_CHECKING:
     from tracekit.trace.other.converted import OneProcess
 
-# JSON, but for that whose first member tells that a reader reads it.
+# JSON, unless its first member identifies a reader's format.
 _JSON = re.compile(rb'(\xef\xbb\xbf)?\s*(\[|\{(?!\s*"rocprofiler-sdk-tool"))')
 
 
@@ -26,11 +26,11 @@ def open_traces(
     temp_dir: str | Path | None = None,
     is_read_again: bool = False,
 ) -> Iterator[ByteStream | TracekitError]:
-    """The traces at `path`, as `open_streams` gives them; of another profiler's file, the text of a
-    trace for each process.
+    """The traces at `path`, as from `open_streams`; for another profiler's file, one trace per
+    process.
 
     Raises:
-        TracekitError: as `open_streams` does, and for a damaged file of another profiler.
+        TracekitError: as in `open_streams`, and for another profiler's damaged file.
     """
     folder = str(temp_dir or tempfile.gettempdir())
     for stream in open_streams(path, progress, temp_dir, is_read_again):
@@ -38,20 +38,20 @@ def open_traces(
             yield stream
             continue
         with ExitStack() as opened:
-            found = _processes(stream, folder, opened)
+            processes = _processes(stream, folder, opened)
             opened = opened.pop_all()
-        if found:
-            yield from _opened(stream, found, opened)
+        if processes:
+            yield from _opened(stream, processes, opened)
         else:
             yield stream
 
 
 def _processes(stream: ByteStream, folder: str, closes: ExitStack) -> list[OneProcess]:
-    """The processes in another profiler's file; none if no reader knows it, or it may be JSON as
-    torch.profiler writes it.
+    """The processes in another profiler's file; none if no reader recognizes it, or it may be JSON
+    from torch.profiler.
 
-    A plugin's reader is asked about files with its own endings before tracekit's readers, and about
-    files that none of these knows.
+    Plugins' readers are tried first for files with their endings, and last for files that
+    tracekit's readers do not recognize.
     """
     named = [each for each in plugged_readers() if stream.path.endswith(each.endings)]
     is_json = _JSON.match(stream.head()) is not None
@@ -65,16 +65,18 @@ def _processes(stream: ByteStream, folder: str, closes: ExitStack) -> list[OnePr
         if reader.knows(opened):
             return processes_of(reader, opened)
     if not is_json and opened.tables is not None:
-        raise TracekitError(f"{stream.path}: is a SQLite database, but of no profiler that is read")
+        raise TracekitError(
+            f"{stream.path}: is a SQLite database, but not from a supported profiler"
+        )
     return []
 
 
 def _opened(stream: ByteStream, found: list[OneProcess], opened: ExitStack) -> Iterator[ByteStream]:
-    """A stream for each process; what they share is closed with the last."""
+    """A stream for each process; shared resources are closed with the last one."""
     from tracekit.trace.other.converted import Converted
 
     opened.callback(stream.close)
-    # Processes may be read at the same time: the file is hashed before.
+    # Processes may be read concurrently, so the file is hashed first.
     stored = stream.hashed()
     left = len(found)
 

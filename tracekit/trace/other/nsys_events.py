@@ -1,7 +1,7 @@
-"""The tables of an Nsight Systems report that hold events, and SQL of their parts.
+"""The tables of events in an Nsight Systems report, and the SQL that converts them.
 
-Each becomes events of the categories and arguments that Kineto has for the same CUPTI records;
-columns without a counterpart there keep their own names. A column is used if it is there.
+Events get the categories and arguments that Kineto gives to the same CUPTI records; columns without
+a counterpart in Kineto keep their names. Missing columns are skipped.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ _COPIES = (
 _WAITS = ("Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
 # Types of NVTX events: ENUM_NSYS_EVENT_TYPE.
 _MARK, _PUSHED, _STARTED = 34, 59, 60
-# A payload begins with 32 bytes; the first number is its domain, the third its schema.
+# A payload starts with 32 bytes: the first number is its domain, the third its schema.
 _PAYLOAD_HEAD = struct.Struct("<IIIIQQ")
 # github.com/NVIDIA/NVTX, nvToolsExtPayload.h: types of entries, by struct's letters
 _PAYLOAD_TYPES = dict(zip(range(1, 21), "bBhHiIqQqQbBhHiIqQfd", strict=True)) | {22: "Q", 23: "Q"}
 
 
 def sources(tables: Tables, owner: int | None) -> Iterator[EventTable]:
-    """The tables with events of a process, those of devices first."""
-    known: dict[str, EventTable | Callable[[Tables], EventTable]] = {
+    """The tables with a process's events, device tables first."""
+    converters: dict[str, EventTable | Callable[[Tables], EventTable]] = {
         KERNEL: _kernels, GRAPH: _GRAPHS, MEMCPY: _copies, MEMSET: _fills, RUNTIME: _CALLS,
         NVTX: _ranges, SCHED: _ABSENCES, _MEMORY: _allocations,
     }  # fmt: skip
-    for table, found in known.items():
+    for table, found in converters.items():
         if table in tables.columns:
             yield found if isinstance(found, EventTable) else found(tables)
     if SYNC in tables.columns:
         yield _waits(tables, owner)
     for table, columns in tables.columns.items():
-        if table in known or table in (SYNC, EVENT) or not columns.keys() >= {"start", "end"}:
+        if table in converters or table in (SYNC, EVENT) or not columns.keys() >= {"start", "end"}:
             continue
         category = f"'{_CATEGORIES.get(table, table.lower())}'"
         name = string("nameId") if "nameId" in columns else f"'{table}'"
@@ -66,7 +66,7 @@ def sources(tables: Tables, owner: int | None) -> Iterator[EventTable]:
 
 
 def metrics(tables: Tables) -> Iterator[EventTable]:
-    """The samples of the GPUs' counters, which belong to no process."""
+    """Samples of GPU counters, which do not belong to a process."""
     columns = tables.columns.get(METRICS, {})
     at = next((each for each in ("timestamp", "rawTimestamp", "start") if each in columns), None)
     if at is None or not columns.keys() >= {"metricId", "typeId", "value"}:
@@ -86,14 +86,14 @@ def metrics(tables: Tables) -> Iterator[EventTable]:
     )  # fmt: skip
 
 
-# -- tables that Kineto has a counterpart of -------------------------------------------------------
+# -- tables with a counterpart in Kineto -------------------------------------------------------
 
 
-# Launches of graphs that were recorded whole (--cuda-graph-trace=graph).
+# Launches of graphs recorded as a whole (--cuda-graph-trace=graph).
 _GRAPHS = EventTable(GRAPH, "'kernel'", "'CUDA graph ' || ifnull(t.graphId, '')")
-# Calls of the runtime and the driver, without the version that nsys adds to the former.
+# Runtime and driver calls, without the version suffix that nsys adds to runtime calls.
 _CALLS = EventTable(RUNTIME, "", used=["nameId"], more=[(string("nameId"), Role(RoleKind.CALL))])
-# Where a thread did not run on any CPU.
+# Times when a thread did not run on any CPU.
 _ABSENCES = EventTable(
     SCHED, "'thread_state'", "'off CPU'", end="t.back", used=["isSchedIn", "id"],
     where="isSchedIn = 0 AND t.back IS NOT NULL",
@@ -103,7 +103,7 @@ _ABSENCES = EventTable(
 
 def _kernels(tables: Tables) -> EventTable:
     has = tables.columns[KERNEL].keys()
-    names: list[str] = [each for each in KERNEL_NAMES if each in has]
+    names: list[str] = [name for name in KERNEL_NAMES if name in has]
     source = EventTable(KERNEL, "'kernel'", f"coalesce({', '.join(map(string, names))}, 'kernel')")
     used = names[:1]
     for shape in ("grid", "block"):
@@ -125,10 +125,10 @@ def _sm_counts(tables: Tables) -> str:
     key = "cuDevice" if "cuDevice" in gpus else "id"
     if not gpus.keys() >= {key, "smCount"}:
         return ""
-    found = tables.rows(f"SELECT {key}, smCount FROM TARGET_INFO_GPU")
+    counts = tables.rows(f"SELECT {key}, smCount FROM TARGET_INFO_GPU")
     return " ".join(
         f"WHEN {device} THEN {count}.0"
-        for device, count in found
+        for device, count in counts
         if isinstance(device, int) and isinstance(count, int) and count > 0
     )
 
@@ -149,9 +149,9 @@ def _fills(tables: Tables) -> EventTable:
 
 
 def _waits(tables: Tables, owner: int | None) -> EventTable:
-    """Waits that CUPTI records; what their event recorded is joined by the event's ids."""
+    """Waits that CUPTI records, joined with the record of their event by its ids."""
     columns, device = tables.columns, "t.deviceId"
-    # The record may say device 0 on every device; its context is of one.
+    # The record may say device 0 for every device, but its context belongs to one.
     contexts: dict[object, object] = {}
     for table in ON_DEVICE:
         if columns.get(table, {}).keys() >= {"contextId", "deviceId", "globalPid"}:
@@ -193,7 +193,7 @@ def _ranges(tables: Tables) -> EventTable:
     """
     has = tables.columns[NVTX].keys()
     texts = {"text": "t.text", "textId": string("textId")}
-    said = f"coalesce({', '.join(texts[each] for each in texts if each in has)}, '', '')"
+    said = f"coalesce({', '.join(texts[text] for text in texts if text in has)}, '', '')"
     ended = "t.end IS NOT NULL" if "end" in has else "FALSE"
     source = EventTable(
         NVTX, "'user_annotation'", said,
@@ -210,7 +210,7 @@ def _ranges(tables: Tables) -> EventTable:
 
 
 def _payloads(tables: Tables) -> Callable[[object], str | None]:
-    """A function from a payload to its entries as members of a JSON object."""
+    """A function that converts a payload to members of a JSON object."""
     entries: dict[tuple[object, object], list[tuple[str, str, int]]] = {}
     for domain, schema, kind, name, offset in tables.rows(
         "SELECT DISTINCT domainId, schemaId, type, json_quote(CAST(name AS TEXT)),"
@@ -239,7 +239,7 @@ def _payloads(tables: Tables) -> Callable[[object], str | None]:
 
 
 def _allocations(tables: Tables) -> EventTable:
-    """Device memory that was taken and given back, as Kineto's records of its allocator."""
+    """Allocated and freed device memory, in the form of Kineto's allocator records."""
     has = tables.columns[_MEMORY]
     signed = "CASE WHEN memoryOperationType = 1 THEN -bytes ELSE bytes END"
     place = "t.deviceId" if "deviceId" in has else "0"

@@ -1,4 +1,4 @@
-"""Queries whose rows are the events of a table of an Nsight Systems report."""
+"""Queries that turn a table in an Nsight Systems report into events."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ _LINKS = {"device": Field.DEVICE, "stream": Field.STREAM, "correlation": Field.C
 KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
 _STRINGS = ("nameId", "textId", "jsonTextId", *KERNEL_NAMES)
 _CONSTANT = re.compile(r"'([^']*)'")
-# SQL of a column of a query, and what it becomes.
+# The SQL of a query's column, and its role in the event.
 Part = tuple[str, Role]
 
 
 class EventTable(Struct):
-    """A table whose rows are events: SQL of their parts, over its rows `t`."""
+    """A table whose rows are events: the SQL of their parts, over rows `t`."""
 
     table: str
     category: str
     name: str = ""
     pid: str = ""
-    """Without one, the rows' globalTid or device says process and thread."""
+    """If missing, the rows' globalTid or device gives process and thread."""
     tid: str = "0"
     phase: str = "'X'"
     start: str = "t.start"
     end: str = "t.end"
     where: str = "TRUE"
     args: dict[str, str] = field(default_factory=dict)
-    """Arguments that no column is by itself."""
+    """Arguments computed from columns."""
     more: list[Part] = field(default_factory=list)
     used: Sequence[str] = ()
-    """Columns that the parts above say in full."""
+    """Columns fully covered by the parts above."""
     rows: str = "mine"
-    """A relation of the rows of `mine`, those of the process, with further columns."""
+    """A relation that adds columns to `mine`, the process's rows."""
 
 
 def query(tables: Tables, source: EventTable, mine: str) -> EventQuery:
-    """A query for the events of a table's rows for which `mine` holds."""
+    """A query for the events in the rows for which `mine` holds."""
     columns = tables.columns[source.table]
     parts = [_number(Field.TS, source.start)]
     if source.end != "t.end" or "end" in columns:
@@ -89,7 +89,7 @@ def _joined(column: str) -> str:
 
 
 def string(column: str) -> str:
-    """The text whose number a column has; it is joined."""
+    """The text whose number is in a column, by a join."""
     return f'"{_joined(column)}".value'
 
 

@@ -125,7 +125,7 @@ class PlainPickle:
         stack, outer = self.stack, self.outer
         memo: list[Any] = []
         # Each text, and each tuple, is kept once.
-        known: dict[Any, Any] = {}
+        handlers: dict[Any, Any] = {}
         first_place = place_of_dict = 0
         # Bytes that the opcodes since the last count keep, all those that are counted, how many
         # these were at each mark, and at the last mark that was reached.
@@ -156,10 +156,10 @@ class PlainPickle:
                 stack.append(memo[cast(int, value)])
                 new += POINTER_BYTES
             elif op in _VALUES:
-                if isinstance(value, str) and value not in known:
-                    known[value] = value
+                if isinstance(value, str) and value not in handlers:
+                    handlers[value] = value
                     self.budget.hold(len(value) + OBJECT_BYTES)
-                stack.append(known[value] if isinstance(value, str) else value)
+                stack.append(handlers[value] if isinstance(value, str) else value)
                 new += _VALUE_BYTES
             elif op in ("MEMOIZE", "BINPUT", "LONG_BINPUT"):
                 if value not in (None, len(memo)):
@@ -182,12 +182,12 @@ class PlainPickle:
                 new += _VALUE_BYTES
             elif op in ("SETITEMS", "SETITEM"):
                 items = marked() if op == "SETITEMS" else [stack.pop(-2), stack.pop()]
-                found = stack[-1]
-                found.update(zip(items[::2], items[1::2], strict=True))
-                kept_dict = self.whole(found)
-                if kept_dict is not found:
+                top = stack[-1]
+                top.update(zip(items[::2], items[1::2], strict=True))
+                kept_dict = self.whole(top)
+                if kept_dict is not top:
                     stack[-1] = kept_dict
-                    if memo[place_of_dict] is found:
+                    if memo[place_of_dict] is top:
                         memo[place_of_dict] = kept_dict
             elif op in ("APPENDS", "APPEND"):
                 items = marked() if op == "APPENDS" else [stack.pop()]
@@ -196,17 +196,17 @@ class PlainPickle:
                     continue
                 yield from self.write(stack[-1], items)
                 # The rest of the pickle may refer to stacks of written items.
-                kept = (len(memo) - first_place) * POINTER_BYTES
+                added_bytes = (len(memo) - first_place) * POINTER_BYTES
                 for place in range(first_place, len(memo)):
                     if type(memo[place]) is dict:
                         memo[place] = None
                     elif type(memo[place]) is list:
                         memo[place] = self.stand_in(memo[place])
                     elif type(memo[place]) in (int, float):
-                        kept += _VALUE_BYTES
+                        added_bytes += _VALUE_BYTES
                 first_place = len(memo)
                 if op == "APPENDS":
-                    new = before + kept - held
+                    new = before + added_bytes - held
                     count()
             elif op in _CONSTANTS:
                 stack.append(_CONSTANTS[op])
@@ -218,10 +218,10 @@ class PlainPickle:
                 kinds = tuple(map(type, items))
                 if {*kinds} <= SCALARS:
                     key = tuple(items), kinds
-                    if key not in known:
-                        known[key] = key[0]
+                    if key not in handlers:
+                        handlers[key] = key[0]
                         self.keep(2 + len(items))
-                    items = known[key]
+                    items = handlers[key]
                 else:
                     # Hashing deep tuples overflows the stack of C.
                     new += _VALUE_BYTES

@@ -78,7 +78,7 @@ def _typed(field: Any, kind: str) -> None:
 
 def fields(stream: Readable, path: str, budget: Budget, number: int) -> Iterator[bytes]:
     """The texts of the fields of this number in a message that is read front to back. All fields
-    of the message have a length; others are passed over. A text counts as held until the next.
+    of the message have a length; others are skipped. A text counts as held until the next.
 
     Raises:
         TracekitError: when the message is damaged, or a field is too large to decode.
@@ -125,19 +125,19 @@ def decoded(message: Any, data: bytes, budget: Budget) -> Any:
     size = 2 * len(data)
     # A field takes two bytes at least. Counting them takes longer than decoding.
     if not budget.has_room(size + len(data) // 2 * OBJECT_BYTES):
-        found = 0
-        for found, _ in enumerate(_all_fields(message.DESCRIPTOR, memoryview(data), budget, 1), 1):
-            if found % _FEW_FIELDS == 0:
+        count = 0
+        for count, _ in enumerate(_all_fields(message.DESCRIPTOR, memoryview(data), budget, 1), 1):
+            if count % _FEW_FIELDS == 0:
                 budget.spend(_FEW_FIELDS)
-                budget.require_room(size + found * OBJECT_BYTES)
-        budget.require_room(size + found * OBJECT_BYTES)
+                budget.require_room(size + count * OBJECT_BYTES)
+        budget.require_room(size + count * OBJECT_BYTES)
     return message.FromString(data)
 
 
 def _all_fields(kind: Any, data: memoryview, budget: Budget, depth: int) -> Iterator[None]:
     """One for each field of a message, and of the messages in it; ends where it is damaged."""
     budget.require_depth(depth)
-    known = kind.fields_by_number
+    fields_by_number = kind.fields_by_number
     at, end = 0, len(data)
     while at < end:
         tag, at = _varint(data, at)
@@ -145,7 +145,7 @@ def _all_fields(kind: Any, data: memoryview, budget: Budget, depth: int) -> Iter
         wire = tag & 7
         if wire == _LENGTH:
             size, at = _varint(data, at)
-            field = known.get(tag >> 3)
+            field = fields_by_number.get(tag >> 3)
             if field is not None and field.message_type is not None:
                 yield from _all_fields(field.message_type, data[at : at + size], budget, depth + 1)
             elif field is not None and field.type not in _TEXTS:

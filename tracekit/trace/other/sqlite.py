@@ -33,7 +33,7 @@ _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION}
 
 
 class Tables:
-    """The ordinary tables of a SQLite file, which is not changed: nor are files beside it."""
+    """The ordinary tables of a SQLite file, which is not changed, like the files next to it."""
 
     def __init__(self, file: Path, name: str, budget: Budget) -> None:
         self._file = file
@@ -60,11 +60,11 @@ class Tables:
             )
 
     def _read_schema(self) -> None:
-        found = self._connection.execute(
+        tables = self._connection.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND sql IS NOT NULL"
             " AND upper(sql) NOT LIKE 'CREATE VIRTUAL%'"
         ).fetchall()
-        for (table,) in found:
+        for (table,) in tables:
             if not _PLAIN.fullmatch(table):
                 continue
             rows = self._connection.execute(f"PRAGMA table_xinfo({table})").fetchall()
@@ -87,11 +87,11 @@ class Tables:
             TracekitError: when the file is damaged, or uses up its budget.
         """
         with self._damage():
-            found = []
+            result = []
             for row in self._connection.execute(query, parameters):
                 self._hold(row)
-                found.append(row)
-            return found
+                result.append(row)
+            return result
 
     def kept(self, records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """All of these records, which count as held.
@@ -99,11 +99,11 @@ class Tables:
         Raises:
             TracekitError: when the file is damaged, or uses up its budget.
         """
-        found = []
-        for each in records:
-            self._hold(each.values())
-            found.append(each)
-        return found
+        rows = []
+        for record in records:
+            self._hold(record.values())
+            rows.append(record)
+        return rows
 
     def _hold(self, row: Collection[object]) -> None:
         texts = sum(len(value) for value in row if isinstance(value, str | bytes))

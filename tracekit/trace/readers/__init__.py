@@ -1,16 +1,17 @@
 """The readers of other profilers' files: the modules of this package, and those of plugins.
 
-A reader is a module. `NAME` is the profiler's, which the trace gets; `ENDINGS` are those of its
-files, which may also be compressed. `sniff(opened)` tells whether a file is one, by `opened.path`,
-by its first bytes, `opened.head`, or by the tables of a SQLite file, `opened.tables`.
-`read(opened)` yields the text of the file's events as bytes, each piece one or several, separated
-by commas; a dictionary that it yields has members of the trace. `opened.read(size)` gives it the
-file's next bytes, decompressed; it sets `opened.damage` to why events are missing. If a file holds
-several processes, `read` returns them as a list of `OneProcess` instead. What it keeps counts on
-`opened.budget`.
+A reader is a module. `NAME` is the profiler's name in the trace, and `ENDINGS` are the endings of
+its files, which may also be compressed. `sniff(opened)` recognizes a file by `opened.path`, by its
+first bytes, `opened.head`, or by a SQLite file's tables, `opened.tables`.
 
-JSON as torch.profiler writes it has no reader: it is what all others become. Most files are JSON,
-so readers are imported only for other files, and to list the files of a folder.
+`read(opened)` yields pieces of bytes, each with one or more events separated by commas, and
+dictionaries with members of the trace. It reads the file's decompressed bytes with
+`opened.read(size)`, charges the memory that it keeps to `opened.budget`, and sets `opened.damage`
+if events are missing. If a file holds several processes, `read` returns a list of `OneProcess`
+instead.
+
+torch.profiler's JSON has no reader: all other formats are converted to it. Since most files are
+JSON, readers are imported only for other files, and to list a folder's files.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _PACKED = ("", ".gz", ".zst")
 
 
 class Reader(Struct, frozen=True):
-    """A module that reads files of a profiler; `plugin` brings it, if any does."""
+    """A module that reads a profiler's files; `plugin` is set if a plugin provides it."""
 
     module: Any
     plugin: Plugin | None = None
@@ -45,27 +46,27 @@ class Reader(Struct, frozen=True):
         return _packed(self.module.ENDINGS)
 
     def knows(self, opened: Any) -> bool:
-        """Whether it reads this file.
+        """Whether it recognizes this file.
 
         Raises:
-            TracekitError: a plugin's reader fails on the file.
+            TracekitError: when a plugin's reader fails on the file.
         """
         with self._explained(opened.path):
             return bool(self.module.sniff(opened))
 
     def read(self, opened: Any) -> Any:
-        """The pieces of the file's one process, or a list of its processes.
+        """The pieces of the file's only process, or a list of its processes.
 
         Raises:
-            TracekitError: the file is damaged, or a plugin's reader fails on it.
+            TracekitError: when the file is damaged, or a plugin's reader fails on it.
         """
         with self._explained(opened.path):
-            found = self.module.read(opened)
-        if not isinstance(found, list):
-            return self._pieces(opened.path, found)
-        for each in found:
-            each.members = self._signed(each.members)
-        return found
+            pieces = self.module.read(opened)
+        if not isinstance(pieces, list):
+            return self._pieces(opened.path, pieces)
+        for piece in pieces:
+            piece.members = self._signed(piece.members)
+        return pieces
 
     def _pieces(self, path: str, pieces: Any) -> Iterator[bytes | dict[str, Any]]:
         members: dict[str, Any] = {}
@@ -76,13 +77,13 @@ class Reader(Struct, frozen=True):
                 elif isinstance(piece, Mapping):
                     members |= piece
                 else:
-                    raise TypeError(f"it yields a {type(piece).__name__}, not bytes")
+                    raise TypeError(f"it yielded a {type(piece).__name__}, not bytes")
         yield self._signed(members)
 
     def _signed(self, members: dict[str, Any]) -> dict[str, Any]:
-        """The members of a trace, with the names of its profiler and of the plugin that read it."""
-        said = members.get("profiler")
-        about = said if self.plugin is None and isinstance(said, dict) else {}
+        """A trace's members, with the names of its profiler and of the plugin that read it."""
+        profiler = members.get("profiler")
+        about = profiler if self.plugin is None and isinstance(profiler, dict) else {}
         about = about | {"name": self.module.NAME}
         if self.plugin is not None:
             about["plugin"] = self.plugin.of_version
@@ -90,7 +91,7 @@ class Reader(Struct, frozen=True):
 
     @contextmanager
     def _explained(self, path: str) -> Iterator[None]:
-        """Turns an error of a plugin's reader into one for people."""
+        """Turns an error in a plugin's reader into a message for users."""
         try:
             yield
         except Exception as error:
@@ -101,42 +102,44 @@ class Reader(Struct, frozen=True):
 
 
 def _packed(endings: Iterable[str]) -> tuple[str, ...]:
-    return tuple(each + packed for each in endings for packed in _PACKED)
+    return tuple(ending + packed for ending in endings for packed in _PACKED)
 
 
 @cache
 def own_readers() -> tuple[Reader, ...]:
-    """tracekit's own readers: each module of this package is one."""
+    """tracekit's readers: the modules in this package."""
     names = sorted(file.stem for file in Path(__file__).parent.glob("[!_]*.py"))
     return tuple(Reader(import_module(f"{__name__}.{each}")) for each in names)
 
 
 @cache
 def plugged_readers() -> tuple[Reader, ...]:
-    """The readers of plugins, without those that lack a part, or have the name or the ending of one
-    of tracekit's own."""
-    found: list[Reader] = []
+    """The plugins' readers, without incomplete ones and those whose name or ending belongs to a
+    tracekit reader."""
+    readers: list[Reader] = []
     for plugin, module in plugins.modules("readers"):
         with plugin.leaving_out(f"the reader {getattr(module, 'NAME', module)}"):
-            for each in _PARTS:
-                if not hasattr(module, each):
-                    raise TracekitError(f"it has no {each}")
-            others = [each.module for each in (*own_readers(), *found)]
-            if module.NAME in {each.NAME for each in others}:
-                raise TracekitError("there is another reader of this name")
+            for part in _PARTS:
+                if not hasattr(module, part):
+                    raise TracekitError(f"it has no {part}")
+            others = [each.module for each in (*own_readers(), *readers)]
+            if module.NAME in {other.NAME for other in others}:
+                raise TracekitError("there is another reader with this name")
             taken = _endings(own_readers())
-            if own := next((each for each in module.ENDINGS if each in (*taken, *ARCHIVES)), None):
-                raise TracekitError(f"tracekit itself reads files that end in {own}")
-            found.append(Reader(module, plugin))
-    return tuple(found)
+            if own_ending := next(
+                (ending for ending in module.ENDINGS if ending in (*taken, *ARCHIVES)), None
+            ):
+                raise TracekitError(f"tracekit already reads files that end in {own_ending}")
+            readers.append(Reader(module, plugin))
+    return tuple(readers)
 
 
 @cache
 def trace_endings() -> tuple[str, ...]:
-    """How the names of traces end."""
+    """The endings of traces' names."""
     return _endings((*own_readers(), *plugged_readers()))
 
 
 def _endings(readers: tuple[Reader, ...]) -> tuple[str, ...]:
-    found = (*_packed([JSON]), *(ending for each in readers for ending in each.endings))
-    return tuple(dict.fromkeys(found))
+    endings = (*_packed([JSON]), *(ending for reader in readers for ending in reader.endings))
+    return tuple(dict.fromkeys(endings))

@@ -40,10 +40,10 @@ NAME = "nsys"
 REPORTS = (".nsys-rep", ".qdrep")
 ENDINGS = (".sqlite", *REPORTS)
 
-# Tables that the trace's metadata repeats, each up to this many rows.
+# Tables that are copied to the trace's metadata, up to this many rows each.
 _METADATA = re.compile(r"(META_DATA_|TARGET_INFO_|ANALYSIS_|DIAGNOSTIC_EVENT$|NVTX_PAYLOAD_)")
 _METADATA_ROWS = 2000
-# Vocabularies, and tables that the events' text resolves.
+# Vocabularies, and tables that are resolved in the events' text.
 _RESOLVED = re.compile(
     rf"(ENUM_|sqlite_)|({METRIC_NAMES}|{EVENT}|StringIds|PROCESSES|ThreadNames)$"
 )
@@ -62,7 +62,7 @@ Rows = list[dict[str, Any]]
 
 
 def sniff(opened: OpenedFile) -> bool:
-    """Whether it is a report, or has the tables of an exported one."""
+    """Whether it is a report, or has the tables of an exported report."""
     if opened.has_ending(REPORTS):
         return True
     others = ("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", "META_DATA_", "TARGET_INFO_", "OSRT_API")
@@ -71,19 +71,17 @@ def sniff(opened: OpenedFile) -> bool:
 
 
 def read(opened: OpenedFile) -> list[OneProcess]:
-    """The processes that used a device, in the order of the devices; each is a rank where there are
-    several. The events of other processes are added to the first.
+    """The processes that used a device, in device order; if there are several, each is a rank. The
+    events of other processes are added to the first.
 
     Raises:
-        TracekitError: when the file is damaged, or a report that nsys does not export.
+        TracekitError: when the file is damaged, or a report that nsys cannot export.
     """
     exported = None if opened.has_ending(REPORTS) else opened.tables
     tables = exported or opened.tables_of(_exported(opened))
-    # Without a key, each text would be searched from the first on.
+    # Without a key, each text would need a full scan.
     if tables.keys["StringIds"] != {"id"}:
-        raise TracekitError(
-            f"{opened.path}: is not an export of nsys: its table StringIds has no key"
-        )
+        raise TracekitError(f"{opened.path}: is not an nsys export: its table StringIds has no key")
     first_device: dict[int, int] = {}
     for table in ON_DEVICE:
         if tables.columns.get(table, {}).keys() >= {"globalPid", "deviceId"}:
@@ -112,14 +110,15 @@ def _exported(opened: OpenedFile) -> Path:
     nsys, path = shutil.which("nsys"), opened.plain_path
     if path is None:
         raise TracekitError(
-            f"{opened.path}: is a report of Nsight Systems, which only nsys can read, from a file "
-            "of its own: copy it to the disk first"
+            f"{opened.path}: is a report of Nsight Systems, which only nsys can read, and only "
+            "from a separate file: copy it to the disk first"
         )
     how = f"nsys export --type sqlite {quoted(path)}"
     if nsys is None:
         raise TracekitError(
             f"{opened.path}: is a report of Nsight Systems, which only nsys can read, and nsys is "
-            f"not on the path: run `{how}` where it is, and load the file that it writes"
+            f"not on the path: run `{how}` on a machine that has it, and load the file that it "
+            "writes"
         )
     file = opened.closes.enter_context(temporary_folder(opened.folder)) / "report.sqlite"
     run = subprocess.run(
@@ -133,26 +132,29 @@ def _exported(opened: OpenedFile) -> Path:
 
 
 def _members(tables: Tables) -> dict[str, Any]:
-    """What the report says of the whole recording, as members of a Kineto trace."""
+    """The report's data on the whole recording, as members of a Kineto trace."""
     counts = {
-        # For tables that are read, it is enough to know whether they have rows.
+        # For tables that are read, only whether they have rows matters.
         table: tables.count(table, *([1] if table != GRAPH and _is_read(columns) else []))
         for table, columns in tables.columns.items()
         if not _RESOLVED.match(table)
     }
-    said = {
+    copied = {
         table: tables.kept(tables.records(tables.columns[table], f"SELECT * FROM {table}"))
         for table, count in counts.items()
         if _METADATA.match(table) and count <= _METADATA_ROWS
     }
-    export = {row.get("name"): row.get("value") for row in said.get("META_DATA_EXPORT", [])}
+    export = {row.get("name"): row.get("value") for row in copied.get("META_DATA_EXPORT", [])}
     environment = {
-        row.get("name"): row.get("value") for row in said.get("TARGET_INFO_SYSTEM_ENV", [])
+        row.get("name"): row.get("value") for row in copied.get("TARGET_INFO_SYSTEM_ENV", [])
     }
     left_out = {
         table: count
         for table, count in counts.items()
-        if count and table not in said and table != METRICS and not _is_read(tables.columns[table])
+        if count
+        and table not in copied
+        and table != METRICS
+        and not _is_read(tables.columns[table])
     }
     members = {
         "profiler": {
@@ -161,16 +163,16 @@ def _members(tables: Tables) -> dict[str, Any]:
             "recorded": [switch for table, switch in _SWITCHES.items() if counts.get(table)],
             "whole_graphs": counts.get(GRAPH, 0),
             "left_out": left_out,
-            "said": _complaints(said.get("DIAGNOSTIC_EVENT", [])),
+            "said": _complaints(copied.get("DIAGNOSTIC_EVENT", [])),
         },
         "deviceProperties": [
             {"id": row.get("cuDevice", row.get("id"))}
             | {key: row[column] for key, column in _DEVICE.items() if column in row}
-            for row in said.get("TARGET_INFO_GPU", [])
+            for row in copied.get("TARGET_INFO_GPU", [])
         ],
-        "baseTimeNanoseconds": _base_ns(said, export),
+        "baseTimeNanoseconds": _base_ns(copied, export),
         "host_name": environment.get("Hostname"),
-        "nsys": said,
+        "nsys": copied,
     }
     return {key: value for key, value in members.items() if value}
 
@@ -191,14 +193,14 @@ def _base_ns(said: Mapping[str, Rows], export: Mapping[Any, Any]) -> int | None:
     epoch, clock = began.get("utcEpochNs"), began.get("systemClockNs")
     if export.get("EXPORT_PARAM_TIME_NORMALIZE") == "true" or not isinstance(epoch, int):
         return None
-    # Recent reports count from the start of the system, earlier ones from that of the session.
+    # Recent reports count from the system's start, older ones from the session's start.
     starts = [row.get("startTime") for row in said.get("ANALYSIS_DETAILS", [])]
     return epoch - clock if isinstance(clock, int) and clock in starts else epoch
 
 
 def _is_mine(owner: int | None, owners: Sequence[int | None], column: str) -> str:
-    """The SQL condition that a table's rows belong to a process. Rows of processes that are not in
-    `owners` count for the first owner."""
+    """The SQL condition for rows that belong to a process. Rows of processes outside `owners`
+    belong to the first owner."""
     if owner is not None and owner != owners[0]:
         return f"{column} >> 24 = {owner}"
     others = ", ".join(map(str, owners[1:]))
@@ -208,14 +210,14 @@ def _is_mine(owner: int | None, owners: Sequence[int | None], column: str) -> st
 def _rows(
     tables: Tables, owner: int | None, owners: Sequence[int | None], first_id: int, labels: Labels
 ) -> Iterator[tuple[Batch, int]]:
-    """The events of a process. Processes may be read at the same time."""
+    """The events of a process. Processes may be read concurrently."""
     with closing(tables.again()) as own:
-        found = list(sources(own, owner))
+        event_tables = list(sources(own, owner))
         if owner is None or owner == owners[0]:
-            found += metrics(own)
-        for source in found:
-            known = own.columns[source.table]
-            column = next((each for each in ("globalTid", "globalPid") if each in known), "")
+            event_tables += metrics(own)
+        for source in event_tables:
+            columns = own.columns[source.table]
+            column = next((each for each in ("globalTid", "globalPid") if each in columns), "")
             mine = _is_mine(owner, owners, column) if column else "TRUE"
             for batch, text_bytes in own.events(query(own, source, mine), first_id, labels):
                 first_id += batch.rows
@@ -231,12 +233,12 @@ def _names(tables: Tables, owner: int | None, owners: Sequence[int | None]) -> I
         ):  # fmt: skip
             if key in own.columns.get(table, {}):
                 place = f"{key} >> 24 & 16777215, {key} & 16777215 * {kind == 'thread_name'}"
-                found = own.rows(
+                rows = own.rows(
                     f"SELECT CAST({name} AS TEXT), {place} FROM {table}"
                     f" WHERE {_is_mine(owner, owners, key)} AND typeof({key}) = 'integer'"
                 )
                 yield from texts(
                     named(kind, text.decode("utf-8", "replace"), *numbers)
-                    for text, *numbers in found
+                    for text, *numbers in rows
                     if isinstance(text, bytes)
                 )

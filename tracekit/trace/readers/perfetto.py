@@ -1,5 +1,5 @@
-"""Perfetto's protobuf traces (`.pftrace`), as PyTorch and rocprofv3 write them: track events, and
-what a GPU runs.
+"""Perfetto's protobuf traces (`.pftrace`), as PyTorch and rocprofv3 write them: track events and
+GPU work.
 
 https://perfetto.dev/docs/reference/trace-packet-proto; PyTorch's writer is
 torch/csrc/profiler/cuspy/cuspy_pftrace.cpp
@@ -31,13 +31,13 @@ NAME = "perfetto"
 ENDINGS = (".pftrace", ".perfetto-trace")
 
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
-# Clocks of the system count nanoseconds; others are defined by the trace (ClockSnapshot).
+# System clocks count nanoseconds; the trace defines other clocks (ClockSnapshot).
 _FIRST_OWN_CLOCK = 64
 _CLEARED = 1
-# Most slices that are open at once on one track.
+# Maximum number of open slices on one track.
 _MOST_OPEN = 100_000
 _MOST_TIME = 2**63 - 1
-# SQLite has signed integers: unsigned ones of 64 bits are stored minus this.
+# SQLite's integers are signed, so unsigned 64-bit integers are stored minus this.
 _HALF = 1 << 63
 _TABLES = """
 PRAGMA journal_mode = OFF;
@@ -45,9 +45,9 @@ PRAGMA synchronous = OFF;
 CREATE TABLE mark (track, at, kind, parts, block, place);
 CREATE TABLE arrow (flow, at, place);
 """
-# PyTorch writes the begins of many slices, then their ends in the same order, whether they nest or
-# not. A block is a row of begins with the row of ends behind it. In a file that is written as time
-# passes, all ends of a block come after its begins.
+# PyTorch writes the begins of many slices, then their ends in the same order, nested or not. A
+# block is a series of begins and the series of ends after it. In a file written in time order, all
+# ends of a block come later than its begins.
 _FIND_ROWS = f"""
 CREATE TABLE in_rows AS SELECT block FROM mark WHERE kind IN ({_BEGIN}, {_END}) GROUP BY block
 HAVING sum(kind = {_BEGIN}) = sum(kind = {_END})
@@ -68,13 +68,13 @@ _INTERNED = ("event_categories", "event_names", "debug_annotation_names",
 
 
 def sniff(opened: OpenedFile) -> bool:
-    """Whether it is a trace of Perfetto, sound or not: its name tells, unless it is empty or
+    """Whether it is a Perfetto trace, damaged or not, judging by its name, unless it is empty or
     JSON."""
     return opened.has_ending(ENDINGS) and opened.head[:1] not in (b"", b"{", b"[")
 
 
 def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
-    """The events of the one recording that the file holds, sorted in a file."""
+    """The events of the file's recording, sorted on disk."""
     with (
         temporary_folder(opened.folder) as made,
         explained(f"{opened.path}: cannot be sorted in {opened.folder}", sqlite3.Error),
@@ -87,7 +87,7 @@ def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
 
 
 class _Track(NamedTuple):
-    """A track's name, the track around it, and its process and thread if it has them."""
+    """A track's name, its parent track, and its process and thread, if any."""
 
     name: str
     around: int
@@ -100,8 +100,8 @@ class _Track(NamedTuple):
 
 
 class _Packets:
-    """The events of a trace, by track: their ends may stand anywhere behind their begins, so they
-    are sorted on disk."""
+    """A trace's events by track. Ends may come anywhere after their begins, so they are sorted on
+    disk."""
 
     def __init__(self, opened: OpenedFile, marks: sqlite3.Connection) -> None:
         self._opened = opened
@@ -113,12 +113,13 @@ class _Packets:
         self._tracks: dict[int, _Track] = {}
         self._texts: dict[tuple[int, str], dict[int, str]] = {}
         self._default: dict[int, int] = {}
-        # A GPU and its counters, by sequence and number. A sample can bring its own: number 0.
+        # A GPU and its counters, by sequence and number. Number 0: the sample defines its own
+        # counters.
         self._counters: dict[tuple[int, int], tuple[int, dict[int, str]]] = {}
         self._block, self._last, self._places = 0, _END, [0, 0]
 
     def read(self) -> str | None:
-        """Reads all packets; returns what is wrong with the file, if something is."""
+        """Reads all packets; returns what is wrong with the file, if anything."""
         try:
             self._read(buffered(self._opened))
         except Exception as error:
@@ -161,12 +162,12 @@ class _Packets:
                 self.left_out["packets of other kinds"] += 1
 
     def _keep(self, objects: int, *names: str) -> None:
-        """Counts objects and texts that are kept until later; less than 0 when they are dropped."""
+        """Counts kept objects and texts; negative when they are dropped."""
         size = sum(map(len, names))
         self._budget.hold(objects * OBJECT_BYTES + (size if objects > 0 else -size))
 
     def _named(self, sequence: int, kind: str) -> dict[int, str]:
-        """The interned texts of a kind, by their numbers."""
+        """The interned texts of a kind, by number."""
         return self._texts.get((sequence, kind), {})
 
     def _add_track(self, found: Any) -> None:
@@ -183,9 +184,9 @@ class _Packets:
 
     def _mark(self, packet: Any, sequence: int) -> None:
         event = packet.track_event
-        known = event.type in (_BEGIN, _END, _INSTANT, _COUNTER)
+        is_known = event.type in (_BEGIN, _END, _INSTANT, _COUNTER)
         is_late = packet.timestamp > _MOST_TIME
-        if not known or is_late or packet.timestamp_clock_id >= _FIRST_OWN_CLOCK:
+        if not is_known or is_late or packet.timestamp_clock_id >= _FIRST_OWN_CLOCK:
             self.left_out["events of other kinds or clocks"] += 1
             return
         track = event.track_uuid if event.HasField("track_uuid") else self._default.get(sequence, 0)
@@ -238,24 +239,24 @@ class _Packets:
         self._marks.executemany("INSERT INTO mark (parts) VALUES (?)", rows)
 
     def _encoded(self, parts: dict[str, Any]) -> str:
-        found = json.dumps(parts)
-        self._budget.grow(len(found), "sorted")
-        return found
+        encoded = json.dumps(parts)
+        self._budget.grow(len(encoded), "sorted")
+        return encoded
 
     def _add_counters(self, key: tuple[int, int], entry: Any) -> None:
         names = {each.counter_id: text(each.name) for each in entry.counter_descriptor.specs}
         if key in self._counters:
-            known = self._counters[key][1]
-            self._keep(-4 - 2 * len(known), *known.values())
+            counters = self._counters[key][1]
+            self._keep(-4 - 2 * len(counters), *counters.values())
         self._keep(4 + 2 * len(names), *names.values())
         self._counters[key] = entry.gpu_id, names
 
     def _values(self, annotations: Iterable[Any], sequence: int) -> dict[str, Any]:
         names = self._named(sequence, "debug_annotation_names")
         return {
-            text(each.name) or names.get(each.name_iid, str(each.name_iid)):
-                self._value(each, sequence)
-            for each in annotations
+            text(annotation.name) or names.get(annotation.name_iid, str(annotation.name_iid)):
+                self._value(annotation, sequence)
+            for annotation in annotations
         }  # fmt: skip
 
     def _value(self, annotation: Any, sequence: int) -> Any:
@@ -274,7 +275,7 @@ class _Packets:
         return []
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """The events in Chrome's terms, a track at a time, then the arrows between them."""
+        """Chrome trace events, track by track, then the arrows between them."""
         for uuid, described in self._tracks.items():
             pid, tid, name = self._place(uuid)
             kind = "process_name" if described.process else "thread_name"
@@ -317,15 +318,15 @@ class _Packets:
             for track, start, end, *both in self._marks.execute(f"SELECT {columns} FROM pair"):
                 parts, last = map(json.loads, both)
                 yield track + _HALF, start, end, _BEGIN, _merged(parts, last)
-        # At the same instant, ends come before beginnings.
+        # At the same instant, ends come before begins.
         ordered = self._marks.execute(
             "SELECT track, at, kind, parts FROM mark"
             " WHERE kind IS NOT NULL AND (block IS NULL OR block NOT IN in_rows)"
             f" ORDER BY track, at, kind <> {_END}, rowid"
         )
         for track, marks in groupby(ordered, key=itemgetter(0)):
-            for start, ended, type_, found in _slices((mark[1:] for mark in marks), self._budget):
-                yield track + _HALF, start, ended, type_, found
+            for start, ended, type_, part in _slices((mark[1:] for mark in marks), self._budget):
+                yield track + _HALF, start, ended, type_, part
 
     def _place(self, uuid: int) -> tuple[int, int, str]:
         """The process, thread and name of a track; a track without a thread has its own number."""
@@ -339,10 +340,10 @@ class _Packets:
             return track.process[0], 0, track.name or track.process[1]
         pid, above = 0, track
         for _ in range(DEPTH):
-            found = self._tracks.get(above.around)
-            if found is None:
+            parent = self._tracks.get(above.around)
+            if parent is None:
                 break
-            above = found
+            above = parent
             pid = (above.process or (0,))[0] or (above.thread or (0,))[0]
             if pid:
                 break
@@ -356,17 +357,17 @@ class _Inflating:
         self._inflate, self._data, self._budget = zlib.decompressobj(), data, budget
 
     def read(self, size: int, /) -> bytes:
-        found = self._inflate.decompress(self._data, size)
+        data = self._inflate.decompress(self._data, size)
         self._data = self._inflate.unconsumed_tail
-        self._budget.grow(len(found))
-        return found
+        self._budget.grow(len(data))
+        return data
 
 
 def _slices(
     marks: Iterable[tuple[int, int, str]], budget: Budget
 ) -> Iterator[tuple[int, int | None, int, dict[str, Any]]]:
-    """Start, end, type and parts of each event of a track, whose marks come in order. An end
-    belongs to the last slice that is open; at one instant, slices end before others begin."""
+    """Start, end, type and parts of each event on a track, whose marks come in order. An end
+    belongs to the last open slice; at one instant, slices end before others begin."""
     opened: list[tuple[int, str]] = []
 
     def closed(end: int, last: str) -> tuple[int, int, int, dict[str, Any]]:

@@ -1,5 +1,5 @@
-"""rocprofv3's SQLite database (rocpd). Its tables carry the recording's UUID in their names; from
-version 4 on, rows point to a track and to timestamps instead of holding thread and times.
+"""rocprofv3's SQLite database (rocpd). Its table names include the recording's UUID; since version
+4, rows refer to a track and timestamps instead of holding thread and times.
 
 https://rocm.docs.amd.com/projects/rocprofiler-sdk: rocpd
 """
@@ -38,38 +38,38 @@ _RESOLVED = {
 
 
 def sniff(opened: OpenedFile) -> bool:
-    """Whether it has the tables of such a database."""
+    """Whether it has this database's tables."""
     return opened.tables is not None and bool(_recordings(opened.tables))
 
 
 def read(opened: OpenedFile) -> list[OneProcess]:
-    """Each recorded process, a rank of a run where there are several.
+    """The recorded processes; if there are several, each is a rank.
 
     Raises:
         TracekitError: when the file is damaged.
     """
-    found, tables = [], opened.tables
+    processes, tables = [], opened.tables
     assert tables is not None
     for names in _recordings(tables):
         members = _Rocpd(tables, names).members()
         for key, pid in tables.rows(_PROCESSES.format(names["info_process"])):
-            found.append((names, key, pid, members))
+            processes.append((names, key, pid, members))
     read = []
-    for place, (names, key, pid, members) in enumerate(found):
-        name = f"pid {pid}" if len(found) > 1 else None
-        process = OneProcess(name, members | ranked(place, len(found)), lambda: iter(()))
+    for place, (names, key, pid, members) in enumerate(processes):
+        name = f"pid {pid}" if len(processes) > 1 else None
+        process = OneProcess(name, members | ranked(place, len(processes)), lambda: iter(()))
         process.events = partial(_texts, tables, names, key, pid, process)
         read.append(process)
     return read
 
 
 def _recordings(tables: Tables) -> list[dict[str, str]]:
-    """The tables of each recording, by their names without the UUID."""
-    found: dict[str, dict[str, str]] = {}
+    """The tables of each recording, by name without the UUID."""
+    recordings: dict[str, dict[str, str]] = {}
     for table in tables.columns:
         if match := _TABLE.fullmatch(table):
-            found.setdefault(match[2] or "", {})[match[1]] = table
-    return [names for names in found.values() if names.keys() >= {"info_process", "string"}]
+            recordings.setdefault(match[2] or "", {})[match[1]] = table
+    return [names for names in recordings.values() if names.keys() >= {"info_process", "string"}]
 
 
 def _texts(
@@ -79,7 +79,7 @@ def _texts(
         rocpd = _Rocpd(own, names)
         yield from texts(rocpd.events(key, pid))
     if rocpd.unplaced:
-        process.damage = f"{rocpd.unplaced:,} of its rows have no times, or no process"
+        process.damage = f"{rocpd.unplaced:,} of its rows lack times or a process"
 
 
 class _Rocpd:
@@ -91,7 +91,7 @@ class _Rocpd:
         self.unplaced = 0
 
     def members(self) -> dict[str, Any]:
-        """The description of the whole recording, as members of a Kineto trace."""
+        """The data on the whole recording, as members of a Kineto trace."""
         about = {
             table: self._tables.kept(self._records(table))
             for table in _METADATA
@@ -159,11 +159,11 @@ class _Rocpd:
         return {"cat": "gpu_memcpy", "name": name, "args": args} | _on_device(args)
 
     def _extra(self, text: object) -> dict[str, Any]:
-        found = decoded_json(text, self._tables.budget) if isinstance(text, str) else None
-        return found if isinstance(found, dict) else {}
+        extra = decoded_json(text, self._tables.budget) if isinstance(text, str) else None
+        return extra if isinstance(extra, dict) else {}
 
     def _records(self, name: str, process: object = None) -> Iterator[dict[str, Any]]:
-        """The rows of a table, with what their ids stand for."""
+        """A table's rows with their ids resolved."""
         table = self._names[name]
         columns = self._tables.columns[table]
         sql_of = {column: f't."{column}"' for column in columns if not column.endswith("guid")}
@@ -206,7 +206,7 @@ class _Rocpd:
         )  # fmt: skip
 
     def _of(self, columns: dict[str, str], name: str) -> str:
-        """A column of the row, or of its track."""
+        """A column of the row or of its track."""
         if name in columns:
             return f"t.{name}"
         return self._look_up("track", name, "t.track_id") if "track_id" in columns else "NULL"

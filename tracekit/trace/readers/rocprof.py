@@ -1,4 +1,4 @@
-"""What rocprofv3 writes as JSON (`--output-format json`): a process, its calls and its devices.
+"""rocprofv3's JSON (`--output-format json`): a process, its calls and its devices.
 
 https://rocm.docs.amd.com/projects/rocprofiler-sdk: using rocprofv3, output formats
 """
@@ -17,10 +17,10 @@ from tracekit.trace.other.converted import OpenedFile, named, slice_of, texts
 NAME = "rocprofv3"
 ENDINGS = (".json",)
 
-# What the text of a file begins with.
+# The start of the file's text.
 _BEGINS = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"')
 _GPU = 2
-# The categories that Kineto gives to the same records on ROCm.
+# Kineto's categories for the same records on ROCm.
 CATEGORIES = {
     "hip_api": "cuda_runtime",
     "hip_runtime_api": "cuda_runtime",
@@ -31,7 +31,7 @@ CATEGORIES = {
 }
 _COPIES = {"HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD",
            "HOST_TO_HOST": "HtoH"}  # fmt: skip
-# Members that the metadata of the trace repeats.
+# Members that are copied to the trace's metadata.
 _METADATA = ("metadata", "agents", "counters", "summary", "code_objects", "host_functions")
 _READ_BYTES = 1 << 20
 _DECODER = json.JSONDecoder()
@@ -39,12 +39,12 @@ _SPACES = re.compile(r"[ \t\r\n,:]*")
 
 
 def sniff(opened: OpenedFile) -> bool:
-    """Whether it is such JSON."""
+    """Whether the file is rocprofv3's JSON."""
     return _BEGINS.match(opened.head) is not None
 
 
 def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
-    """The events of the one process that the file holds."""
+    """The events of the file's only process."""
     members: dict[str, Any] = {}
     yield from texts(_until_damage(opened, members))
     yield members
@@ -56,17 +56,17 @@ def _until_damage(opened: OpenedFile, members: dict[str, Any]) -> Iterator[dict[
     except _JsonError as error:
         opened.damage = opened.damage or f"its JSON is damaged: {error}"
     except (AttributeError, LookupError, TypeError, ValueError):
-        opened.damage = opened.damage or "a record is not as rocprofv3 writes it"
+        opened.damage = opened.damage or "a record does not have rocprofv3's form"
 
 
 def copy_name(operation: str) -> str:
-    """A copy's name as Kineto has it."""
+    """Kineto's name for a copy."""
     direction = operation.upper().removeprefix("MEMORY_COPY_")
     return f"Memcpy {_COPIES.get(direction, direction)}"
 
 
 def device_of(agent: Mapping[str, Any], number: object) -> dict[str, Any]:
-    """A GPU as Kineto's `deviceProperties` describe it."""
+    """A GPU in the form of Kineto's `deviceProperties`."""
     return {
         "id": number,
         "name": agent.get("product_name") or agent.get("name"),
@@ -77,7 +77,7 @@ def device_of(agent: Mapping[str, Any], number: object) -> dict[str, Any]:
 
 
 class _Tool:
-    """Members before the records give their names, and are kept until the records come."""
+    """Members before the records hold names; they are kept until the records come."""
 
     def __init__(self, walk: _JsonWalk, members: dict[str, Any]) -> None:
         self._walk = walk
@@ -211,8 +211,8 @@ class _JsonError(Exception):
 
 
 class _JsonWalk:
-    """Goes through the text of a file. After `members` or `elements` gives a key or a
-    place, the caller takes what stands there: `value`, or again `members` or `elements`."""
+    """Walks through a file's text. After `members` or `elements` yields a key or a position, the
+    caller reads the item there with `value`, `members` or `elements`."""
 
     def __init__(self, opened: OpenedFile) -> None:
         self._read, self._budget = opened.read, opened.budget
@@ -220,7 +220,7 @@ class _JsonWalk:
         self._text, self._at, self._ended = "", 0, False
 
     def members(self) -> Iterator[str]:
-        """The keys of the object at this position; none if it is not an object."""
+        """The keys of the object at this position; none for other values."""
         if self._opens("{"):
             while self._peek() != "}":
                 key = self.value()
@@ -243,7 +243,7 @@ class _JsonWalk:
                 yield key, self.value()
 
     def value(self, *, is_kept: bool = False) -> Any:
-        """The value here, decoded; it counts as held if it is kept.
+        """The decoded value at this position; it counts as held if the caller keeps it.
 
         Raises:
             TracekitError: when it would take far more memory than its file.
@@ -258,14 +258,14 @@ class _JsonWalk:
             except RecursionError as error:
                 raise _JsonError("it is too deep") from error
             else:
-                # A number at the end of the text read so far may continue in the rest of the file.
+                # A number at the end of the buffered text may continue in the file.
                 if end < len(self._text) or self._ended:
                     self._budget.spend(1)
                     if is_kept:
                         self._budget.hold(json_bytes(self._text[self._at : end]))
                     self._at = end
                     return value
-            # The value is not whole: it takes this much and more.
+            # The value is incomplete: it takes at least this much.
             self._budget.require_room(json_bytes(self._text[self._at :]))
             self._more(2 * (len(self._text) - self._at))
 
@@ -278,8 +278,8 @@ class _JsonWalk:
 
     def _peek(self) -> str:
         while True:
-            found = _SPACES.match(self._text, self._at)
-            self._at = found.end() if found else self._at
+            match = _SPACES.match(self._text, self._at)
+            self._at = match.end() if match else self._at
             if self._at < len(self._text):
                 return self._text[self._at]
             if self._ended:

@@ -1,10 +1,10 @@
-"""A memory snapshot of PyTorch -> the text of a trace.
+"""Converts a PyTorch memory snapshot to a trace.
 
 `torch.cuda.memory._dump_snapshot` pickles lists and dicts of numbers and texts. This reader holds
 one batch of a list (the pickler writes at most 1,000 items at once), each distinct stack, and a
-pointer for each list and dict of the file: a small part of the file's size.
+pointer for each list and dict in the file: a small part of the file's size.
 
-What each key means: torch/cuda/memory.py, `_snapshot`.
+The keys are described in torch/cuda/memory.py, `_snapshot`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tracekit.trace.other.pickles import (
 )
 from tracekit.trace.unpacking import DamagedError
 
-# The recorder of PyTorch, as of its traces.
+# PyTorch's recorder, as in its traces.
 NAME = "kineto"
 ENDINGS = (".pickle",)
 
-# c10::DeviceType of CUDA, and of HIP, which PyTorch calls CUDA.
+# c10::DeviceType of CUDA; PyTorch calls HIP CUDA, too.
 _DEVICE_TYPE = 1
-# For each action of the allocator: the sign of its size in the allocated and the reserved bytes.
+# The sign of each allocator action's size in allocated and in reserved bytes.
 _CHANGES = {
     "alloc": (1, 0), "free_completed": (-1, 0), "segment_alloc": (0, 1), "segment_map": (0, 1),
     "segment_free": (0, -1), "segment_unmap": (0, -1),
@@ -46,10 +46,10 @@ def sniff(opened: OpenedFile) -> bool:
 
 
 def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
-    """The events of the one snapshot that the file holds, and the allocator's settings.
+    """The events of the file's snapshot, and the allocator's settings.
 
     Raises:
-        TracekitError: when the pickle is not a snapshot, or uses up its file's budget.
+        TracekitError: when the pickle is not a snapshot, or exceeds its file's budget.
     """
     snapshot = _Snapshot(opened)
     yield from joined(snapshot.lines())
@@ -61,11 +61,11 @@ class _Frame(int):
 
 
 class _Stack(int):
-    """The number of a stack: of its innermost frame, called as it was. 0: none was recorded."""
+    """The number of a stack: that of its innermost frame with its callers. 0: not recorded."""
 
 
 class _Traces(list[Any]):
-    """The list that holds a list of actions for each device."""
+    """The list of the devices' lists of actions."""
 
 
 class _Written(Streamed):
@@ -91,8 +91,8 @@ class _Snapshot(PlainPickle):
         self._text_bytes = 0
         self._open: dict[tuple[str, int], list[int]] = {}
         self._last_us = 0
-        # Allocated and reserved bytes by device, when the snapshot was taken, and how the recorded
-        # actions changed them.
+        # Allocated and reserved bytes by device at the time of the snapshot, and their change
+        # over the recorded actions.
         self._final: dict[int, list[int]] = {}
         self._changed: dict[int, list[int]] = {}
 
@@ -104,14 +104,14 @@ class _Snapshot(PlainPickle):
             for root in self.objects():  # noqa: B007
                 yield from self._written()
         except UNEXPECTED as error:
-            raise self._error("is not a snapshot that PyTorch writes") from error
+            raise self._error("is not a PyTorch snapshot") from error
         except DamagedError as error:
             opened.damage = is_cut = opened.damage or str(error)
-            # The items so far of the list that is cut off.
+            # The items so far of the truncated list.
             levels = [*self.outer, self.stack]
             for around, items in pairwise(levels):
                 if around and isinstance(around[-1], _Written):
-                    whole = [each for each in items if type(each) is dict and "frames" in each]
+                    whole = [item for item in items if type(item) is dict and "frames" in item]
                     for _ in self.write(around[-1], whole):
                         yield from self._written()
         if isinstance(root, _Written):
@@ -119,7 +119,7 @@ class _Snapshot(PlainPickle):
         if is_cut is None and not (
             isinstance(root, dict) and isinstance(root.get("segments"), _Written)
         ):
-            raise self._error("is a pickle, but not a memory snapshot of PyTorch")
+            raise self._error("is a pickle, but not a PyTorch memory snapshot")
         for (name, device), starts in self._open.items():
             for start_us in starts:
                 self._range(name, device, start_us, self._last_us)
@@ -135,8 +135,8 @@ class _Snapshot(PlainPickle):
             self.settings = _plain(root.get("allocator_settings"))
 
     def _written(self) -> list[str]:
-        found, self._texts, self._text_bytes = self._texts, [], 0
-        return found
+        texts, self._texts, self._text_bytes = self._texts, [], 0
+        return texts
 
     def _add(self, text: str) -> None:
         self._texts.append(text)
@@ -149,7 +149,7 @@ class _Snapshot(PlainPickle):
     def new_list(self) -> list[Any]:
         stack, outer = self.stack, self.outer
         if not outer:
-            # Old snapshots consist of this list only.
+            # Old snapshots consist only of this list.
             return [] if stack else _Written("segments")
         around = stack[-1] if stack else outer[-1][-1]
         if isinstance(around, _Traces) or (stack and isinstance(outer[-1][-1], _Traces)):
@@ -163,7 +163,7 @@ class _Snapshot(PlainPickle):
         return []
 
     def whole(self, found: dict[Any, Any]) -> object:
-        """The number of a frame that is whole; any other dictionary itself."""
+        """The number of a complete frame; any other dictionary unchanged."""
         if "filename" not in found:
             return found
         place = found["filename"], found.get("line"), found.get("name")
@@ -177,15 +177,15 @@ class _Snapshot(PlainPickle):
         return self._stack_of(part)
 
     def _stack_of(self, frames: object) -> _Stack:
-        """The number of a stack of frames, the innermost first; new frames are written."""
+        """The number of a stack of frames, innermost first; writes new frames."""
         if isinstance(frames, _Stack):
             return frames
         if not isinstance(frames, list) or not all(type(each) is _Frame for each in frames):
             return _Stack()
         key = tuple(frames)
-        found = self._stacks.get(key)
-        if found is not None:
-            return found
+        stack = self._stacks.get(key)
+        if stack is not None:
+            return stack
         self.keep(2 + len(key) * POINTER_BYTES // OBJECT_BYTES)
         caller = _Stack()
         for depth, frame in enumerate(reversed(key)):
@@ -297,12 +297,12 @@ class _Snapshot(PlainPickle):
 
 
 def _int(value: object) -> int:
-    """A number that a column can hold; 0 for anything else."""
+    """A number that fits in a column; 0 for anything else."""
     return value if type(value) is int and -(2**63) <= value < 2**64 else 0
 
 
 def _word(value: object) -> str:
-    """A name; the kind of anything else, which may be deep."""
+    """A name; for anything else, its type, since the value may be deep."""
     return str(value if type(value) in SCALARS else type(value).__name__)
 
 
@@ -311,7 +311,7 @@ def _json(value: object) -> str:
 
 
 def _plain(value: object, levels: int = 2) -> object:
-    """Settings as JSON can hold them: no deeper than PyTorch's."""
+    """Settings as JSON, no deeper than PyTorch's."""
     if isinstance(value, dict) and levels:
         return {str(key): _plain(each, levels - 1) for key, each in value.items()}
     return value if isinstance(value, str | int | bool | None) else str(type(value).__name__)
@@ -324,13 +324,13 @@ def _pool(pool: object) -> str | None:
 
 
 def _more(found: dict[str, Any]) -> str:
-    """Notes of the user and the compiler on an action."""
+    """The user's and compiler's notes on an action."""
     notes = {key: found.get(key) for key in ("compile_context", "user_metadata")}
-    known = {
+    texts = {
         key: text
         for key, text in notes.items()
         if isinstance(text, str) and text not in ("", "N/A")
     }
     if pool := _pool(found.get("pool_id")):
-        known["pool"] = pool
-    return "".join(f',"{key}":{_json(text)}' for key, text in known.items())
+        texts["pool"] = pool
+    return "".join(f',"{key}":{_json(text)}' for key, text in texts.items())

@@ -1,4 +1,4 @@
-"""JAX and XLA: what their profiler writes as `*.xplane.pb`, planes of lines of events.
+"""Profiles of JAX and XLA (`*.xplane.pb`): planes with lines of events.
 
 https://github.com/openxla/xla/blob/main/xla/tsl/profiler/protobuf/xplane.proto and, for the names
 of planes, lines and stats, xla/tsl/profiler/utils/xplane_schema.cc
@@ -61,10 +61,10 @@ message XEventMetadata {
 }
 message XStatMetadata { int64 id = 1; string name = 2; }
 """
-# The host's threads, as XLA's own viewers number them; devices have their plane's number.
+# The host's number in XLA's viewers; devices have their plane's number.
 _HOST = 701
 _DEVICE = re.compile(r"/device:(?!CPU)([A-Z]+):(\d+)(.*)")
-# What a device is called, from the most exact stat to the vendor.
+# Sources of a device's name, from the most exact stat to the vendor.
 _NAMES = ("device_type_string", "device_type", "device_vendor")
 _STREAM = re.compile(r"Stream #(\d+)|XLA Ops$")
 _CALL = re.compile(r"(cuda|hip)[A-Z]|cu[A-Z]")
@@ -74,7 +74,7 @@ _BASE, _LOST = "profile_start_time", "picoseconds_lost"
 
 
 def sniff(opened: OpenedFile) -> bool:
-    """Whether it holds planes."""
+    """Whether the file holds planes."""
     is_named = opened.has_ending(ENDINGS)
     return opened.head[:1] == b"\n" and (is_named or b"/host:" in opened.head)
 
@@ -92,8 +92,8 @@ def _events(opened: OpenedFile, members: dict[str, Any]) -> Iterator[dict[str, A
         for plane in fields(buffered(opened), opened.path, budget, 1):
             yield from _Plane(plane, members, budget).events()
     except Exception as error:
-        said = damaged("plane", error)
-        opened.damage = opened.damage or said
+        damage = damaged("plane", error)
+        opened.damage = opened.damage or damage
 
 
 class _Plane:
@@ -125,27 +125,27 @@ class _Plane:
         self._budget.hold(size)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """The events of the plane's lines."""
+        """The events on the plane's lines."""
         lines = self._plane.lines
-        own = self._values(self._plane.stats)
-        self._budget.hold(OBJECT_BYTES * (2 + 2 * len(own)))
-        if isinstance(own.get(_BASE), int):
-            self._members["baseTimeNanoseconds"] = own[_BASE]
+        stats = self._values(self._plane.stats)
+        self._budget.hold(OBJECT_BYTES * (2 + 2 * len(stats)))
+        if isinstance(stats.get(_BASE), int):
+            self._members["baseTimeNanoseconds"] = stats[_BASE]
         device = _DEVICE.match(self._name)
         pid = int(device[2]) if device else _HOST if self._name == "/host:CPU" else None
         if pid is None:
-            if own or lines:
-                self._members.setdefault("planes", {})[self._name] = own
+            if stats or lines:
+                self._members.setdefault("planes", {})[self._name] = stats
             pid = _HOST + 1 + self._plane.id
         if device and lines:
-            known = (own[each] for each in _NAMES if own.get(each))
+            names = (stats[name] for name in _NAMES if stats.get(name))
             self._members["deviceProperties"].append(
                 {
-                    "id": pid, "name": next(known, device[1]),
-                    "numSms": own.get("core_count"), "totalGlobalMem": own.get("memory_size"),
-                    "computeMajor": own.get("compute_cap_major"),
-                    "computeMinor": own.get("compute_cap_minor"),
-                } | own
+                    "id": pid, "name": next(names, device[1]),
+                    "numSms": stats.get("core_count"), "totalGlobalMem": stats.get("memory_size"),
+                    "computeMajor": stats.get("compute_cap_major"),
+                    "computeMinor": stats.get("compute_cap_minor"),
+                } | stats
             )  # fmt: skip
         if not lines:
             return
@@ -183,8 +183,8 @@ class _Plane:
             yield slice_of(category, shown, pid, tid, start, end - start, args)
 
     def _values(self, stats: Any) -> dict[str, Any]:
-        """Stats by their names; a reference is the name of another one."""
-        found = {}
+        """Stats by name; a reference becomes the name that it refers to."""
+        values = {}
         for stat in stats:
             for field, value in stat.ListFields():
                 if field.name == "ref_value":
@@ -192,11 +192,11 @@ class _Plane:
                 elif isinstance(value, bytes):
                     value = text(value) if field.name == "str_value" else f"{len(value)} bytes"
                 if field.name != "metadata_id":
-                    found[self._stats.get(stat.metadata_id, str(stat.metadata_id))] = value
-        return found
+                    values[self._stats.get(stat.metadata_id, str(stat.metadata_id))] = value
+        return values
 
 
-# The category of modules, steps and scopes, which XLA shows beside a device's work.
+# The category of modules, steps and scopes, which XLA shows next to device work.
 _RANGE = "gpu_user_annotation"
 
 
@@ -207,7 +207,7 @@ def _on_device(name: str) -> tuple[str, str]:
 
 
 def _on_host(name: str, args: dict[str, Any]) -> tuple[str, str]:
-    """The category and name of a slice of the host, in Kineto's terms."""
+    """Kineto's category and name for a host slice."""
     if frame := _PYTHON.fullmatch(name):
         return "python_function", f"{frame[1]}({frame[2]}): {frame[3]}"
     if _CALL.match(name):

@@ -1,1 +1,1 @@
-"""The figures of a trace's page, by what they are about."""
+"""The figures of a trace's page, by subject."""

@@ -1,18 +1,18 @@
-"""Collectives: what covers them, and what bandwidth they reach."""
+"""Collectives: their overlap with compute, and their bandwidth."""
 
 from __future__ import annotations
 
 import altair as alt
 import polars as pl
 
-from tracekit.reporters import colours
+from tracekit.reporters import colors
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import counted, duration, share
 
 _COLLECTIVE_BINS = 400
-# Where the axes have lines.
+# Grid lines of the axes.
 _DECADES = [10.0**exponent for exponent in range(-3, 13)]
 # Rows of the table of collectives.
 _MOST = 2000
@@ -76,14 +76,14 @@ def _collectives_over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
         .transform_filter(charts.OF_CHOSEN_STEP)
         .transform_fold(["exposed_ns", "overlapped_ns"], as_=["part", "part_ns"])
         .transform_calculate(
-            colour="datum.part == 'exposed_ns' ? 'communication' : 'communication, overlapped'",
+            color="datum.part == 'exposed_ns' ? 'communication' : 'communication, overlapped'",
             share="datum.part_ns / (datum.end_ns - datum.at_ns)",
             low="datum.part == 'exposed_ns' ? 0 : datum.exposed_ns / (datum.end_ns - datum.at_ns)",
         )
         .transform_calculate(high="datum.low + datum.share")
     )
     with_tips = charts.with_tooltip(
-        base, "at_ns=at", "colour:N=part", "part_ns=time", "share:Q|.1%", "step:N"
+        base, "at_ns=at", "color:N=part", "part_ns=time", "share:Q|.1%", "step:N"
     )
     bars = with_tips.mark_rect().encode(
         x=charts.time("at_ns", 8),
@@ -91,7 +91,7 @@ def _collectives_over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
         y=alt.Y("low:Q", title="share of the time",
                 axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1])),
         y2=alt.Y2("high:Q"),
-        color=charts.colour(["communication", "communication, overlapped"], "collectives"),
+        color=charts.color(["communication", "communication, overlapped"], "collectives"),
     )  # fmt: skip
     return charts.sized(bars, 160, charts.CHOSEN_STEP)
 
@@ -102,7 +102,7 @@ def _by_size(rows: pl.DataFrame) -> alt.TopLevelMixin:
         "message_bytes=message", "count:Q=calls", "total_ns=time", "exposed_ns=exposed",
         "bus_gb_per_s:Q=bus GB/s|.3~g", "best_bus_gb_per_s:Q=best bus GB/s|.3~g",
     )  # fmt: skip
-    dots = with_tips.mark_point(filled=True, opacity=0.8, color=colours.of("communication")).encode(
+    dots = with_tips.mark_point(filled=True, opacity=0.8, color=colors.of("communication")).encode(
         x=charts.x("message_bytes", "message", _DECADES, scale=alt.Scale(type="log")),
         y=alt.Y("bus_gb_per_s:Q", title="bus bandwidth, GB/s", scale=alt.Scale(type="log"),
                 axis=alt.Axis(format="~g", values=_DECADES)),

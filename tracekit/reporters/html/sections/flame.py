@@ -8,12 +8,12 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from tracekit.reporters import colours
+from tracekit.reporters import colors
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure
 from tracekit.reporters.html.subject import Subject
 
-# Above this many events, the graph is of the interval that the timeline draws.
+# Above this many events, the graph covers only the timeline's interval.
 _LARGE = 600_000
 _ROW = 17
 _HIGHEST = 560
@@ -41,9 +41,9 @@ def flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         "depth", "name", "kind", "count", "host_ns", "gpu_ns", "host_from_ns", "gpu_from_ns"
     )
     kinds = rows["kind"].unique(maintain_order=True).to_list()
-    shades = {kind: colours.KINDS.get(kind, colours.of("unknown")) for kind in kinds}
+    shades = {kind: colors.KINDS.get(kind, colors.of("unknown")) for kind in kinds}
     chart = frames_chart(rows, charts.shades("kind", shades), ["kind:N=kind", "count:Q=count"])
-    says = "What begins in the window of the verdict."
+    says = "Work that begins in the verdict's window."
     if subject.window.kind not in ("step", "range"):
         says = f"The verdict is on the {subject.window.name}."
     if rows["gpu_ns"].sum():
@@ -67,7 +67,7 @@ def frames_control(rows: pl.DataFrame, *measures: tuple[str, str]) -> dict[str, 
 
 def frames_chart(
     rows: pl.DataFrame,
-    colour: alt.Color,
+    color: alt.Color,
     more_tips: Sequence[str],
     begin: str = "host_from_ns",
     length: str = "host_ns",
@@ -101,7 +101,7 @@ def frames_chart(
         y=alt.Y("top:Q", axis=None, title=None, scale=alt.Scale(nice=False)),
         y2=alt.Y2("bottom:Q"),
         x2=alt.X2("end:Q"),
-        color=colour,
+        color=color,
     )
     room = "scale('x', datum.end) - scale('x', datum.begin)"
     labels = (

@@ -1,11 +1,11 @@
-"""Memory: its use over time, its holders by operator, line and call path, its segments; copies."""
+"""Memory: use over time, holders by operator, line and call path, segments; and copies."""
 
 from __future__ import annotations
 
 import altair as alt
 import polars as pl
 
-from tracekit.reporters import colours
+from tracekit.reporters import colors
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative, without_empty
 from tracekit.reporters.html.sections.flame import frames_chart, frames_control
@@ -51,10 +51,10 @@ def memory(subject: Subject, rows: pl.DataFrame) -> Figure | None:
 
 @figure("memory_peak", unless=_UNRECORDED, top=_HOLDERS)
 def holders(subject: Subject, rows: pl.DataFrame) -> Figure:
-    """The operators that had allocated what was live at the peak."""
+    """The operators that allocated the memory live at the peak."""
     rows = _peak(rows)
     first = rows.row(0, named=True)
-    holder = "What was allocated before the recording"
+    holder = "Memory allocated before the recording"
     if first["tensors"] is not None:
         holder = charts.shown_name(first["operator"])
     return Figure(
@@ -62,7 +62,7 @@ def holders(subject: Subject, rows: pl.DataFrame) -> Figure:
         f"{size(first['peak_bytes'])} ({share(first['live_bytes'], first['peak_bytes'])}).",
         subject.since_start(rows, "peak_at_ns"),
         _bars(rows, "operator", _PEAK, "tensors:Q|,"),
-        title=f"Who holds the peak of {_device(first)}",
+        title=f"Memory at the peak of {_device(first)}",
         shows=["operator"],
     )
 
@@ -84,22 +84,22 @@ def copies(subject: Subject, rows: pl.DataFrame) -> Figure:
     )
 
 
-@figure("memory_sites", "Who holds the peak, by line", unless=_UNRECORDED, top=_HOLDERS)
+@figure("memory_sites", "Memory at the peak, by line", unless=_UNRECORDED, top=_HOLDERS)
 def memory_sites(subject: Subject, rows: pl.DataFrame) -> Figure:
-    """The places in the program that hold the memory at its peak."""
+    """The call sites that hold the memory at the peak."""
     return _sites(rows, _PEAK)
 
 
 @figure(
-    "memory_sites", "Who holds memory at the end, by line", unless=_UNRECORDED, top=_HOLDERS,
+    "memory_sites", "Memory at the end, by line", unless=_UNRECORDED, top=_HOLDERS,
     moment="end",
 )  # fmt: skip
 def memory_left(subject: Subject, rows: pl.DataFrame) -> Figure:
-    """The places in the program whose memory is never freed."""
+    """The call sites whose memory is never freed."""
     return _sites(rows, _END)
 
 
-@figure("memory_flame", "Who holds the peak, by call path", unless=_UNRECORDED)
+@figure("memory_flame", "Memory at the peak, by call path", unless=_UNRECORDED)
 def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """The memory that is live at the peak, by the call paths that allocated it."""
     inner = rows.filter(pl.col("kind") == "frame").sort("live_bytes", "depth", descending=True)
@@ -109,7 +109,7 @@ def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     rows = rows.select("depth", "name", "kind", "allocations", "live_bytes", "from_bytes")
     total = int(rows.filter(depth=0)["live_bytes"].sum())
     first = inner.row(0, named=True)
-    shades = {"device": colours.KINDS["thread"], "frame": colours.KINDS["python"]}
+    shades = {"device": colors.KINDS["thread"], "frame": colors.KINDS["python"]}
     chart = frames_chart(
         rows, charts.shades("kind", shades), ["allocations:Q|,"], begin="from_bytes",
         length="live_bytes", measures=["live_bytes=live at the peak"],
@@ -117,7 +117,7 @@ def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     says = (
         f"Calls of {charts.shown_name(first['name'])} hold {size(first['live_bytes'])}: "
         f"{share(first['live_bytes'], total)} of the {size(total)} that were recorded and are "
-        f"{_PEAK}. Click on a frame to look into it."
+        f"{_PEAK}. Click a frame to zoom in."
     )
     return Figure(says, rows, chart, control, shows=["live_bytes"])
 
@@ -148,16 +148,16 @@ def fragmentation(subject: Subject, rows: pl.DataFrame) -> Figure:
     )
 
 
-@figure("memory_segments", "Segments with most free memory", top=100)
+@figure("memory_segments", "Segments with the most free memory", top=100)
 def memory_segments(subject: Subject, rows: pl.DataFrame) -> Figure:
     """How each segment is filled."""
     rows = informative(rows).with_columns(segment=_HEX).drop("address")
     base = alt.Chart(rows).transform_fold(["used_bytes", "free_bytes"], as_=["part", "part_bytes"])
     chart = charts.bars(
-        base.transform_calculate(colour="datum.part == 'used_bytes' ? 'allocated' : 'idle'"),
+        base.transform_calculate(color="datum.part == 'used_bytes' ? 'allocated' : 'idle'"),
         charts.x("part_bytes", "in use, and free", 6),
         alt.Y("segment:N", sort=None, title=None),
-        charts.colour(["allocated", "idle"], "memory"),
+        charts.color(["allocated", "idle"], "memory"),
         16 * len(rows) + 30,
         "segment:N", "segment_bytes=whole", "part_bytes=in this part",
         "largest_free_bytes=largest free",
@@ -220,9 +220,9 @@ def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
         "max_reserved_bytes=reserved", "step:N",
     )  # fmt: skip
     x, y = charts.time("at_ns", 8), charts.y("bytes", "memory", 6)
-    color = charts.colour(["allocated", "reserved"], "memory", symbolOpacity=1)
+    color = charts.color(["allocated", "reserved"], "memory", symbolOpacity=1)
     band = (
-        base.transform_calculate(colour="'allocated'")
+        base.transform_calculate(color="'allocated'")
         .mark_area(interpolate="step-after", opacity=0.35)
         .encode(
             x=x, y=alt.Y("min_allocated_bytes:Q"), y2=alt.Y2("max_allocated_bytes:Q"), color=color
@@ -232,9 +232,7 @@ def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
         charts.with_tooltip(base, *tips)
         .transform_fold(["max_allocated_bytes", "max_reserved_bytes"], as_=["kind", "bytes"])
         .transform_filter("datum.kind == 'max_allocated_bytes' || datum.bytes > 0")
-        .transform_calculate(
-            colour="datum.kind == 'max_allocated_bytes' ? 'allocated' : 'reserved'"
-        )
+        .transform_calculate(color="datum.kind == 'max_allocated_bytes' ? 'allocated' : 'reserved'")
         .mark_line(interpolate="step-after", strokeWidth=1.5)
         .encode(x=x, y=y, color=color)
     )
@@ -254,8 +252,8 @@ def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
 
 
 def _bars(rows: pl.DataFrame, column: str, live: str, *tips: str) -> alt.TopLevelMixin:
-    """A bar for each operator or place: the memory that it holds."""
+    """A bar for each operator or call site: the memory that it holds."""
     names = charts.names(column, rows[column].to_list(), "-x")
-    colour, height = alt.value(colours.of("allocated")), 22 * rows[column].n_unique() + 20
+    color, height = alt.value(colors.of("allocated")), 22 * rows[column].n_unique() + 20
     x, tips = charts.x("live_bytes", live, 6), (f"{column}:N", f"live_bytes={live}", *tips)
-    return charts.bars(alt.Chart(rows), x, names, colour, height, *tips)
+    return charts.bars(alt.Chart(rows), x, names, color, height, *tips)

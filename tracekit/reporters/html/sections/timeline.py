@@ -1,5 +1,5 @@
-"""Steps and the window at other speeds; the timeline of one step, with what decided its length; and
-idle gaps."""
+"""Steps and the window at other speeds; the timeline of one step with its critical path; and idle
+gaps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import to_builtins
 
 from tracekit.causes import cause_of
 from tracekit.evidence.model import Period
-from tracekit.reporters import colours
+from tracekit.reporters import colors
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative
 from tracekit.reporters.html.subject import Subject
@@ -19,17 +19,17 @@ from tracekit.verdict.once import named_window
 from tracekit.verdict.parts import plain_part
 from tracekit.verdict.regime import REGIMES, UNKNOWN, bound_by, slower_sides
 
-# Lanes beyond these, those with the least to do, are left out.
+# The maximum number of lanes; the least busy ones are left out.
 _THREADS, _STREAMS, _GAPS = 6, 8, 5
 _PATH = "critical path"
 _LANE = 26
-# A piece with this many pixels has its name in it.
+# Wider pieces (in pixels) show their name.
 _NAMED = 36
 _FOUND_GAPS, _LISTED_GAPS, _CULPRITS = 500, 200, 12
 _NOTHING = "nothing recorded"
-# More steps than this are not drawn one by one, and cannot be chosen.
+# The maximum number of steps that are drawn individually and can be chosen.
 _MOST = 400
-# The strip of more steps needs the whole width of the page.
+# The strip of more steps needs the full width of the page.
 _WIDE = 16
 
 _PARTS = {
@@ -61,7 +61,7 @@ def steps(subject: Subject) -> Figure | None:
         same = "Their regimes differ"
     return Figure(
         f"{len(drawn)} steps, from {duration(lengths[0])} to {duration(lengths[-1])}. "
-        f"{same}. The line above each bar has the colour of its regime. Click on a step to see "
+        f"{same}. The line above each bar has the color of its regime. Click a step to see "
         "only it in what follows.",
         rows,
         _strip(rows),
@@ -75,7 +75,7 @@ def steps(subject: Subject) -> Figure | None:
 
 def drawn_steps(subject: Subject) -> list[Period]:
     """The steps that the strip shows."""
-    return [each for each in subject.analysis.steps if each.gpu][:_MOST]
+    return [step for step in subject.analysis.steps if step.gpu][:_MOST]
 
 
 def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
@@ -87,16 +87,16 @@ def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
     axis = alt.Axis(labelExpr=short, labelOverlap=True, labelAngle=0, labelLimit=120)
     base = alt.Chart(rows).encode(
         x=alt.X("step:N", sort=charts.safe(order), title="step", axis=axis),
-        color=charts.colour([*parts, *regimes], "device time, regime"),
+        color=charts.color([*parts, *regimes], "device time, regime"),
         opacity=charts.FAINT_UNLESS_CHOSEN,
     )
     tips = ("step:N", "span_ns=length", "regime:N", "bottleneck:N")
     bars = charts.with_tooltip(
-        base.transform_calculate(colour="datum.part"), *tips, "part:N", "part_ns=of it"
+        base.transform_calculate(color="datum.part"), *tips, "part:N", "part_ns=of it"
     )
     bars = bars.mark_bar().encode(y=charts.y("part_ns", "length of the step"))
     caps = base.transform_filter(f"datum.part == '{parts[0]}'")
-    caps = charts.with_tooltip(caps.transform_calculate(colour="datum.regime"), *tips)
+    caps = charts.with_tooltip(caps.transform_calculate(color="datum.regime"), *tips)
     caps = caps.mark_tick(thickness=5, yOffset=-4).encode(y=alt.Y("span_ns:Q"))
     return charts.sized([bars, caps], 180, charts.CHOSEN_STEP)
 
@@ -106,10 +106,10 @@ def faster(subject: Subject) -> Figure | None:
     speeds = subject.judgement.speeds
     if not speeds or subject.analysis.verdict.regime == UNKNOWN:
         return None
-    rows = pl.DataFrame([to_builtins(each) for each in speeds])
+    rows = pl.DataFrame([to_builtins(speed) for speed in speeds])
     rows = rows.with_columns(bound_by=pl.Series(slower_sides(speeds, subject.analysis)))
     rows = rows.with_columns(
-        colour=pl.col("bound_by").replace({**REGIMES, "network": "communication"})
+        color=pl.col("bound_by").replace({**REGIMES, "network": "communication"})
     )
     [here] = rows.filter(host=1, device=1, network=1).rows(named=True)
     side = here["bound_by"]
@@ -119,7 +119,7 @@ def faster(subject: Subject) -> Figure | None:
         x=alt.X("host:O", title="host speed, times as recorded", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("device:O", title="device speed, times as recorded", sort="descending"),
     )  # fmt: skip
-    by_side = charts.colour(rows["colour"].to_list(), "slower side")
+    by_side = charts.color(rows["color"].to_list(), "slower side")
     tips = ("host:Q", "device:Q", "network:Q", "window_ns=window")
     drawn = charts.cells(base, by_side, tips, "window_ns_text:N", stroke="white")
     command = subject.command("whatif")
@@ -134,7 +134,7 @@ def faster(subject: Subject) -> Figure | None:
         {"kind": "speeds", "command": command},
         "The window at other speeds",
         f"{command} steady",
-        shows=["colour"],
+        shows=["color"],
     )
 
 
@@ -166,7 +166,7 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
     rows = rows.with_columns(
         pl.col("start_ns", "end_ns") - interval.start_ns,
         name=pl.col("name").fill_null(""),
-        colour=pl.col("activity").map_elements(colours.name_of, pl.String),
+        color=pl.col("activity").map_elements(colors.name_of, pl.String),
     ).sort("side", "lane", "start_ns", descending=[True, False, False])
     span = interval.end_ns - interval.start_ns
     ns = dict.fromkeys(("device", "host", "unknown"), 0)
@@ -183,7 +183,7 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
     if (rows["pieces"] > 1).any():
         says += f" Pieces shorter than {duration(span / 400)} are summed up."
     return Figure(
-        f"{says} Click on a piece to see all of it; drag to move; shift and the wheel, or the "
+        f"{says} Click a piece to see all of it; drag to move; shift and the wheel, or the "
         "buttons, zoom.",
         rows,
         _lanes(rows, span),
@@ -200,7 +200,7 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
 
 
 def _busiest(rows: pl.DataFrame, side: str, most: int) -> pl.DataFrame:
-    """The lanes of a side that are busy longest, without threads that only wait."""
+    """A side's busiest lanes, without threads that only wait."""
     of_side = rows.filter(side=side)
     working = of_side.filter(pl.col("activity") != "waiting")
     busy = working.group_by("lane").agg(ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
@@ -230,13 +230,13 @@ def _lanes(rows: pl.DataFrame, span: int) -> alt.TopLevelMixin:
         y=alt.Y("lane:N", sort=order, title=None, axis=alt.Axis(labelLimit=160)),
     )  # fmt: skip
     pieces = base.mark_rect(clip=True, cursor="pointer").encode(
-        x2=alt.X2("end_ns:Q"), color=charts.colour(rows["colour"].to_list(), "busy with")
+        x2=alt.X2("end_ns:Q"), color=charts.color(rows["color"].to_list(), "busy with")
     )
     names = (
         base.transform_filter(f"datum.name && {pixels} > {_NAMED}")
         .mark_text(
             align="left", baseline="middle", clip=True, dx=4, fontSize=10,
-            color=charts.on_colour("colour"), limit=alt.ExprRef(f"{pixels} - 6"),
+            color=charts.on_color("color"), limit=alt.ExprRef(f"{pixels} - 6"),
         )
         .encode(text=alt.Text("label:N"))
     )  # fmt: skip
@@ -248,7 +248,7 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The host slices for which the device waits, over all gaps."""
     rows = rows.with_columns(
         culprit=pl.col("culprit").fill_null(_NOTHING),
-        colour=pl.col("cause").map_elements(colours.name_of, pl.String),
+        color=pl.col("cause").map_elements(colors.name_of, pl.String),
     )
     # A culprit of several causes has a bar for each.
     is_one = pl.col("culprit").is_unique()
@@ -260,13 +260,13 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
         alt.Chart(rows),
         charts.x("idle_ns", "device idle time"),
         charts.names("label", rows["label"].to_list()),
-        charts.colour(rows["colour"].to_list(), "cause"),
+        charts.color(rows["color"].to_list(), "cause"),
         20 * len(rows),
         "culprit:N", "cause:N", "idle_ns=idle", "gaps:Q",
     )  # fmt: skip
     waits = f"{cause_of(first['cause'])} in {charts.shown_name(first['culprit'])}"
     if first["culprit"] == _NOTHING:
-        waits = "what was not recorded"
+        waits = "unrecorded time"
     says = (
         f"Most of all it waits for {waits}: "
         f"{duration(first['idle_ns'])}, {percent(first['share_of_host_late'])} of the time in "

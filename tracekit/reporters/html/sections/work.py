@@ -1,12 +1,12 @@
-"""The work of the device: kernels, what their operators reached, and hardware counters; and of the
-host: operators, Python, how far it runs ahead, and where it waits."""
+"""The device's work: kernels, rates of their operators, and hardware counters; and the host's work:
+operators, Python, how far it runs ahead, and where it waits."""
 
 from __future__ import annotations
 
 import altair as alt
 import polars as pl
 
-from tracekit.reporters import colours
+from tracekit.reporters import colors
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative
 from tracekit.reporters.html.sections.timeline import drawn_steps
@@ -17,10 +17,10 @@ from tracekit.text import counted, duration, percent
 _ROWS = 4000
 _MOST, _LEAST = 300, 10
 
-# Operators with shapes in the roofline, those with the most GPU time.
+# The maximum number of operators in the roofline, by GPU time.
 _DOTS = 1000
 
-# How far a roof goes beyond the outermost dot and the ridge; its name stands on the right.
+# How far a roof extends beyond the outermost dot and the ridge; its name is on the right.
 _LEFT, _RIGHT = 2, 24
 
 # Where the axes have lines.
@@ -28,10 +28,10 @@ _DECADES = [10.0**exponent for exponent in range(-9, 10)]
 
 _DELAYS = [0, *(10**exponent for exponent in range(3, 12))]
 
-# A question's word for the roof that limits, and the cause that has its colour.
+# A question's word for the limiting roof, and the cause that determines its color.
 _NEAR = {"math": "near the math roof", "memory": "near memory's", "latency": "far below both"}
 _LIMITS = {"math": "math", "memory": "memory-bandwidth", "latency": "latency"}
-_ROOFLINE = "Roofline: what operators reach, and what the device could"
+_ROOFLINE = "Roofline: operators' rates, and the device's limits"
 # Rows of the table of counters, and of those of the host.
 _COUNTED, _LISTED = 5000, 100
 
@@ -44,7 +44,7 @@ def _top(subject: Subject) -> dict[str, int]:
 def kernels(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """All kernels with the time that they take, of the whole trace and of each step."""
     # No other step can be chosen.
-    steps = [each.window.name for each in drawn_steps(subject)]
+    steps = [step.window.name for step in drawn_steps(subject)]
     rows = rows.drop("trace_id").filter(pl.col("step").is_null() | pl.col("step").is_in(steps))
     whole = rows.filter(pl.col("step").is_null())
     if whole.is_empty():
@@ -143,7 +143,7 @@ def _roofs(rows: pl.DataFrame, lowest: float) -> alt.TopLevelMixin:
     memory = roofs.transform_filter("datum.place == 'memory'").mark_text(align="left", dx=6)
     with_tips = charts.with_tooltip(
         base.transform_calculate(
-            colour="datum.limit",
+            color="datum.limit",
             of_roof="format(datum.share_of_roof, '.1%')",
             shape_of="datum.shapes",
         ),
@@ -155,7 +155,7 @@ def _roofs(rows: pl.DataFrame, lowest: float) -> alt.TopLevelMixin:
         x=x,
         y=y,
         size=alt.Size("gpu_ns:Q", legend=None, scale=alt.Scale(range=[20, 900])),
-        color=charts.colour(limits, "nearest roof", symbolOpacity=1),
+        color=charts.color(limits, "nearest roof", symbolOpacity=1),
     )
     labels = names.encode(x=x, y=y, text=alt.Text("roof:N"))
     top = alt.Y("peak_tflop_per_s:Q", aggregate="max")
@@ -169,9 +169,9 @@ def counters(subject: Subject, rows: pl.DataFrame) -> Figure:
     rows = rows.drop("trace_id")
     kernels, names = rows["place"].n_unique(), sorted(rows["counter"].unique())
     cut = f" The first {_COUNTED:,} rows are listed." if len(rows) > _COUNTED else ""
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    others = f" and {len(names) - 4} more" if len(names) > 4 else ""
     return Figure(
-        f"{counted(kernels, 'kernel')} counted, each with {', '.join(names[:4])}{more}.{cut}",
+        f"{counted(kernels, 'kernel')} counted, each with {', '.join(names[:4])}{others}.{cut}",
         rows.head(_COUNTED),
     )
 
@@ -189,7 +189,7 @@ def delays(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     launch = subject.analysis.launch
     of_all = duration(launch.first_delay_p50_ns) if launch else ""
     median = f" The median of all launches is {of_all}." if launch else ""
-    shades = dict(zip(named.values(), colours.VARIANTS, strict=False))
+    shades = dict(zip(named.values(), colors.VARIANTS, strict=False))
     with_tips = charts.with_tooltip(alt.Chart(rows), "of:N", "delay_ns=delay", "launches:Q")
     scale = alt.Scale(type="symlog", constant=1000)
     y, color = (
@@ -214,7 +214,7 @@ def queue(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     base = charts.with_tooltip(alt.Chart(rows), "depth_p50:Q", "depth_max:Q").encode(
         x=charts.time("start_ns")
     )
-    launch = colours.of("launch")
+    launch = colors.of("launch")
     areas = base.mark_area(interpolate="step-after", opacity=0.3, color=launch)
     lines = base.mark_line(interpolate="step-after", color=launch)
     most = alt.Y("depth_max:Q", title="launches queued", axis=alt.Axis(tickMinStep=1))

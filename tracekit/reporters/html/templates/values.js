@@ -35,7 +35,7 @@ const duration = (ns) => inUnits(ns, [["s", 1e9], ["ms", 1e6], ["us", 1e3]], "ns
 const bytes = (value) => inUnits(value, [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]], "B");
 
 // Columns whose values are words of tracekit's own, and columns whose names do not say enough.
-const WORDS = /^(activity|bottleneck|cause|class|colour|idle_class|kind|main_cause|part|regime|severity|verdict|what_changed)$/;
+const WORDS = /^(activity|bottleneck|cause|class|color|idle_class|kind|main_cause|part|regime|severity|verdict|what_changed)$/;
 const HEADINGS = {
   a_ns: "a", b_ns: "b", bytes_per_s: "bytes/s", change_ns: "change", copy_kind: "direction", cpu_op: "operator",
   cpu_op_id: "operator's event", covered_ns: "of it, GPU busy", ended_by: "ended by kernel", gap_ns: "length",

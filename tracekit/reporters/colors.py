@@ -1,8 +1,8 @@
-"""One colour for each meaning, the same in every output.
+"""One color for each meaning, the same in every output.
 
-The colours are Okabe and Ito's (https://jfly.uni-koeln.de/color/) and Paul Tol's muted scheme
-(https://sronpersonalpages.nl/~pault/), which people with any colour vision tell apart. Two colours
-may be alike where their names never stand side by side without a label.
+The colors are Okabe and Ito's (https://jfly.uni-koeln.de/color/) and Paul Tol's muted scheme
+(https://sronpersonalpages.nl/~pault/), which people with any color vision can tell apart. Two
+colors may be similar if their names never appear side by side without a label.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from tracekit.causes import UNRECORDED
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
 
-# Activities of a host thread, and the reasons why a device waits for it.
+# Activities of a host thread, and reasons why a device waits for it.
 HOST = {
     "launch": "#5e3c99",
     "runtime": "#2f5597",
@@ -57,22 +57,22 @@ RANK = {"waiting for others": "#999933", "on the wire": DEVICE["communication"]}
 
 ALL = DEVICE | HOST | REGIME | RUN | CHANGE | RANK
 
-# Schemes of Vega for amounts, and for differences from a middle.
+# Vega's color schemes for amounts, and for differences from a midpoint.
 AMOUNTS: Final = "viridis"
 DIFFERENCES: Final = "blueorange"
 
 
 def of(name: str) -> str:
-    """The colour of a cause, an activity or a regime; grey for others."""
+    """The color of a cause, an activity or a regime; gray for others."""
     return ALL.get(name, DEVICE["unknown"])
 
 
-# Variants of a workload, in the order in which a sweep names them.
+# Variants of a workload, in a sweep's order.
 VARIANTS = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#882255", "#999933",
 )  # fmt: skip
 
-# Kinds of frames of a flame graph. Black text is readable on all of them.
+# Kinds of frames in a flame graph. Black text is readable on all of them.
 KINDS = {
     "thread": "#b0b7be",
     "python": "#ddaa33",
@@ -86,7 +86,7 @@ KINDS = {
 
 
 def name_of(activity: str) -> str:
-    """The name under which an activity or cause has its colour."""
+    """The name that determines the color of an activity or cause."""
     if activity == UNRECORDED:
         return "untraced"
     return activity if activity in ALL else "unknown"
