@@ -226,6 +226,22 @@ def retried_step(run: Program) -> None:
         run.train()
 
 
+def two_threads(run: Program) -> None:
+    """Two threads that serve requests, each at its own pace and on its own stream."""
+    for _ in range(9):
+        run.decode()
+    other = Program(run.rng.randrange(100))
+    for _ in range(7):
+        other.prefill()
+    for event in other.events:
+        args = event.get("args", {})
+        if "correlation" in args:
+            args["correlation"] += run.calls
+        event["tid"] = 8 if event["pid"] != event["tid"] else event["tid"] + 1
+        args["stream"] = 8
+    run.events += other.events
+
+
 def two_models(run: Program) -> None:
     """Two models in turn, as of a GAN."""
     for _ in range(7):

@@ -77,6 +77,7 @@ CASES = [
     case(programs.single_cold_pass, 2, ("layer", 6, 0)),
     case(programs.retried_step, 1, ("step", 9, 1)),
     case(programs.two_models, 1, ("step", 7, 0)),
+    case(programs.two_threads, 1, ("pass", 7, 0), ("pass", 9, 0)),
 ]
 DAMAGED = [
     case(programs.gradient_accumulation, 1, ("step", 5, 0), damage=without_some_kernels(1 / 3)),
@@ -124,7 +125,7 @@ def test_only_a_pass_that_loads_its_kernels_is_cold(run):
 
 def test_units_of_a_level_follow_each_other_and_parts_lie_in_their_whole(run):
     wrong = run.sql(
-        "SELECT * FROM unit AS u JOIN unit AS o USING (trace_id, pid, level) WHERE"
+        "SELECT * FROM unit AS u JOIN unit AS o USING (trace_id, pid, tid, level) WHERE"
         " u.unit_id < o.unit_id AND u.end_ns > o.start_ns AND o.end_ns > u.start_ns"
         " AND u.parent_id IS NOT DISTINCT FROM o.parent_id"
     ).rows()

@@ -16,8 +16,8 @@ from tracekit.thresholds import Thresholds
 from tracekit.units.sequence import Flags, Floats, Ints, Sequence, bag, bags, in_common
 
 _JUDGED_BY = Thresholds()
-# If labels alone score this, pairs of neighbors need not be tried.
-_GOOD_SCORE = 0.9
+GOOD_SCORE = 0.9
+"""Cycles of this score are regular: if labels alone have it, no pairs of neighbors are tried."""
 # Scores this close to the best are equally good: then the largest number of cycles wins.
 _SAME_SCORE = 0.02
 # A label occurs equally often in two cycles within this tolerance, and cycles are equally long.
@@ -138,7 +138,7 @@ def _cycles(sequence: Sequence) -> Cycles | None:
         return [_scored(sequence, places, total) for places in _candidates(feature, place)]
 
     divisions = scored(sequence.label, np.arange(len(sequence)))
-    if max((division.score for division in divisions), default=0.0) < _GOOD_SCORE:
+    if max((division.score for division in divisions), default=0.0) < GOOD_SCORE:
         divisions += scored(*_pairs(sequence))
     best = max((division.score for division in divisions), default=0.0)
     if best < _JUDGED_BY.unit_score:

@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
+from tracekit.units.cycles import GOOD_SCORE
 from tracekit.units.find import Placed, units_of
 from tracekit.units.groups import cold_units, groups_of
 from tracekit.units.process import Frames, HostProcess, Launched, ServerSteps, Spans
@@ -16,6 +17,8 @@ from tracekit.units.sequence import Ints, Sequence, running_sum
 
 Columns = dict[str, Any]
 _UNKNOWN = -(1 << 62)
+# Threads are apart if they are more regular than the process by this score.
+_MORE = 0.1
 _COUNTS = ("prefill_requests", "prefill_tokens", "decode_requests", "decode_tokens")
 
 
@@ -27,9 +30,12 @@ def fill(connection: duckdb.DuckDBPyConnection) -> None:
     for trace_id, pid in connection.execute(keys).fetchall():
         units = 0 if trace_id != trace else units
         trace = trace_id
+        groups = 0
         for process, placed in _by_thread(_read(connection, trace_id, pid)):
             rows = _rows(process, placed)
             count = len(rows["level"])
+            rows["group_id"] += groups
+            groups = int(rows["group_id"].max()) + 1
             rows |= {
                 "trace_id": np.full(count, trace_id),
                 "pid": np.full(count, pid),
@@ -42,15 +48,21 @@ def fill(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _by_thread(process: HostProcess) -> Iterator[tuple[HostProcess, list[Placed]]]:
-    """The units of a process; those of its threads if only these repeat something."""
+    """The units of a process; those of its threads if these repeat other things side by side.
+
+    The threads of one step, such as those of its forward and backward pass, repeat equally often.
+    """
     placed = units_of(process)
-    tids, weight = np.unique(process.launched.tid, return_inverse=True)
-    held = np.bincount(weight, process.launches.weight)
-    if placed[0].family.source == "single" and len(tids) > 1:
+    whole = placed[0].family
+    tids, thread = np.unique(process.launched.tid, return_inverse=True)
+    if len(tids) > 1 and whole.source in ("single", "sequence") and whole.score < GOOD_SCORE:
         threads = [process.of_thread(tid) for tid in tids.tolist()]
-        parts = [units_of(thread) for thread in threads]
-        repeats = np.array([part[0].family.source != "single" for part in parts])
-        if held[repeats].sum() > held.sum() / 2:
+        parts = [units_of(each) for each in threads]
+        families = [part[0].family for part in parts]
+        repeats = np.array([family.score > whole.score + _MORE for family in families])
+        held = np.bincount(thread, process.launches.weight)
+        counts = [len(family) for family, is_one in zip(families, repeats, strict=True) if is_one]
+        if held[repeats].sum() > held.sum() / 2 and max(counts) > min(counts) + 1:
             yield from zip(threads, parts, strict=True)
             return
     yield process, placed
