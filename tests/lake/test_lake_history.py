@@ -94,7 +94,7 @@ def test_three_runs_that_differ_are_neither_unchanged_nor_slow(three_runs, run, 
         assert found["spread"]["means"] == "too_few_runs"
     assert run("report", three_runs, "-o", "page.html").returncode == 0
     title = (tmp_path / "page.html").read_text().partition("</title>")[0].partition("<title>")[2]
-    assert title.startswith("3 runs: the step takes 16 ms and 150 ms, 9.38 times as long: so few")
+    assert title.startswith("3 runs: the step takes 16 ms and 150 ms, 9.38 times as long: too few")
 
 
 def test_runs_are_in_order_of_time_or_of_name_if_one_has_no_time(tmp_path):

@@ -323,5 +323,5 @@ def test_a_page_that_reads_slowly_or_comes_again_is_waited_for(tmp_path, monkeyp
 
 
 def test_a_taken_port_is_named_with_another_way_to_open_the_trace(server, tmp_path):
-    with pytest.raises(TracekitError, match=r"is taken.*drag the file that `tracekit annotate "):
+    with pytest.raises(TracekitError, match=r"is in use.*drag the file that `tracekit annotate "):
         TraceServer(server.file, server.server_port)

@@ -52,11 +52,6 @@ class Export(Struct, frozen=True):
             raise TracekitError("a part is written as a trace: omit --format")
         if self.is_workbook and not (is_trace and self.part.is_whole):
             raise TracekitError("a workbook covers whole traces: omit --format and the part")
-        if str(self.output).endswith((".csv", ".parquet", ".html")):
-            raise TracekitError(
-                f"{self.output}: export writes traces and workbooks; `report` writes .html, "
-                "`query` and `sql` .csv and .parquet (--format)"
-            )
 
     @property
     def is_workbook(self) -> bool:
@@ -67,9 +62,14 @@ class Export(Struct, frozen=True):
 
         Raises:
             TracekitError: when there is no such trace or part, the extra `excel` is not installed,
-                or `output` cannot be written.
+                or `output` cannot be written, or its name is that of a table or a page.
         """
         output = str(self.output)
+        if output.endswith((".csv", ".parquet", ".html")):
+            raise TracekitError(
+                f"{output}: export writes traces and workbooks; `report` writes .html, "
+                "`query` and `sql` .csv and .parquet (--format)"
+            )
         if self.is_workbook:
             with needing("a workbook needs", "excel"):
                 from tracekit.reporters import workbook
