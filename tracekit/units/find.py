@@ -16,7 +16,7 @@ from tracekit.units.families import (
     single,
     time_share,
 )
-from tracekit.units.process import HostProcess
+from tracekit.units.process import HostProcess, count_in
 from tracekit.units.sequence import Ints
 
 _JUDGED_BY = Thresholds()
@@ -76,7 +76,7 @@ def _outermost(process: HostProcess) -> list[Placed]:
         first, stop = int(main.first[0]), int(main.stop[0])
         others = division(process, first, stop, _time(process, first, stop))
         if others is not None and not others.are_layers:
-            main = main.take(sizes != sizes[0])
+            main = main.take(np.arange(len(main)) > 0)
     found = [Placed(main, 1, -1)]
     for first, stop in ((0, int(main.first[0])), (int(main.stop[-1]), launches)):
         loop = division(process, first, stop, _time(process, first, stop)) if stop > first else None
@@ -98,9 +98,9 @@ def _served(
     """The steps of an inference server in a stretch of time that launch something."""
     steps = process.server_steps
     which = np.flatnonzero((steps.spans.start >= within[0]) & (steps.spans.end <= within[1]))
+    which = which[count_in(process.launches.start, steps.spans.take(which)) > 0]
     names = [steps.name[at] for at in which.tolist()]
     family = marked(process, steps.spans.take(which), names, "pass", "server")
-    which = which[np.isin(steps.spans.start[which], family.spans.start)]
     return Placed(family, level, parent, which) if len(family) else None
 
 
