@@ -71,9 +71,9 @@ def examine(
 
     Args:
         window: `gpu_active`, `trace`, the name of a step, or the name of annotated ranges: `NAME`
-        is the one of median length, `NAME@2` the second. The default is the
-            profiler's step of median length, without steps the GPU-active span, and without GPU ops
-            the span of the host's busiest thread.
+            is the one of median length, `NAME@2` the second. The default is the typical step,
+            without steps the GPU-active span, and without GPU ops the span of the host's busiest
+            thread.
         combine: whether the list of changes has the best combination.
         keep_replays: whether the result holds the replays; their graph is large.
 

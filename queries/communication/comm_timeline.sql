@@ -2,7 +2,7 @@
 -- since: 0.1
 -- param bins (integer, default 1000): number of equal bins in the GPU-active span
 -- columns device_id
--- column step (text): the profiler step of the host that contains the bin's middle; NULL: none
+-- column step (text): the step of the host that contains the bin's middle; NULL: none
 -- columns at_ns, end_ns, communication_ns, exposed_ns
 -- column overlapped_ns (ns): communication_ns minus exposed_ns
 -- doubts: no_gpu_ops, no_communication, absurd_duration

@@ -3,7 +3,7 @@
 -- of: collective
 -- scope: all
 -- Collectives are matched by their sequence number in the group if the trace has one, else by their position
--- among the group's collectives in the profiler step (or the trace). A send belongs to a receive: both are
+-- among the group's collectives in the step (or the trace). A send belongs to a receive: both are
 -- matched by their position among those from one rank to another, because each rank counts its own sends and
 -- receives. If the other rank is unknown (as when several sends and receives are one kernel), they are left
 -- out. Each ends everywhere at nearly the same time, so a rank waits for as long as its kernel takes longer

@@ -1,5 +1,5 @@
 -- fact: A unit of work, one instance of what a process repeats: a step, a pass, a prefill, a decode, a layer.
--- needs: unit_launch, unit_frame, steps, server_step, thread_segment
+-- needs: unit_launch, unit_frame, step_mark, server_step, thread_segment
 -- by: units: tracekit/units finds them
 -- It begins when the host begins it and the device has finished what was launched before, and is complete
 -- when the host has left it and the device has finished what was launched so far. A process has at least one.

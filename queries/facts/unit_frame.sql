@@ -1,5 +1,5 @@
 -- fact: A Python frame, module or range that may recur: in a long slice, or outside all slices.
--- needs: thread_slice, trace_span, steps, server_step
+-- needs: thread_slice, trace_span
 -- when: kind IN ('python', 'annotation')
 -- What recurs and holds most launches is inside such a slice: its parent lasts for as long as all of it.
 CREATE TABLE _scratch.unit_frame (

@@ -2,7 +2,7 @@
 -- needs: steps, trace_span
 -- of: gpu_ops
 --   gpu_active  start of the first GPU op to end of the last one
---   step a profiler step: begins when the host has begun it and all devices have finished earlier work, and
+--   step a step (of the fact steps): begins when the host has begun it and all devices have finished earlier work, and
 -- ends when the host has left it and they have finished the work launched so far; only for the first
 -- thresholds().stepped_devices of ranked_devices. Ops without a launch that start before all others are
 -- earlier work, too

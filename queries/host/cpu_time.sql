@@ -1,7 +1,7 @@
 -- question: On the thread that runs most operators, how much time is computation and how much is overhead?
 -- since: 0.1
 -- columns pid, tid
--- column kind (text): host_active (the profiler's steps, else first operator to last), step or trace
+-- column kind (text): host_active (all steps, else first operator to last), step or trace
 -- columns name, start_ns, end_ns
 -- column span_ns (ns): the window's length; the times below add up to it exactly
 -- columns operators, launches

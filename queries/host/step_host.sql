@@ -1,6 +1,6 @@
 -- question: How long did the host take for each step, and how much of that was waiting for the device?
 -- since: 0.1
--- column step (text): the profiler step
+-- column step (text): the step
 -- columns start_ns, host_ns
 -- column waiting_ns (ns): the part of it in synchronizations and blocking copies
 -- doubts: no_steps, no_runtime_calls

@@ -2,7 +2,7 @@
 -- since: 0.1
 -- param bins (integer, default 1000): number of equal bins over the time with recorded allocations
 -- columns device_type, device_id
--- column step (text): the profiler step of the host that contains the bin's middle; NULL: none
+-- column step (text): the step of the host that contains the bin's middle; NULL: none
 -- columns at_ns, end_ns
 -- column min_allocated_bytes (bytes): minimum allocated memory in the bin, by the allocator's count
 -- column max_allocated_bytes (bytes): maximum; the largest is memory_peak's peak_bytes

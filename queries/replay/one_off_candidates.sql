@@ -1,7 +1,7 @@
 -- question: Which events happened once, or took far longer than similar events?
 -- since: 0.1
 -- column kind (text): stretch (a thread in one slice, or in none), range (an annotation with everything
---     inside it, except the profiler's steps), capture (of a graph: a row of capture_calls), compilation,
+--     inside it, except steps), capture (of a graph: a row of capture_calls), compilation,
 --     loading (of code, in calls of the driver alone),
 --     allocation (all of it, if it ends in the first half of the launches), op (a communicating kernel),
 --     copies (between host and device, many in a row on a thread), call (the first of an operator that has
@@ -21,7 +21,7 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- tracekit/replay/one_offs.py decides which of them a verdict leaves out: the question one_offs lists these.
 -- Recurring events are left out, and stops of threads if most steps have one. An event recurs if it happens
--- in half of the profiler's steps or, without steps, in most quarters of the run (by launches), or twice at
+-- in half of the steps or, without steps, in most quarters of the run (by launches), or twice at
 -- the same line of the program after the run's first quarter. One or two steps do not show what each step
 -- repeats, so in such a trace no stretch is a candidate, and no kernel is except the first collective of
 -- ranks that begin to record at different times. In a trace of few launches, only captures are candidates,

@@ -1,10 +1,14 @@
--- question: Which steps, or else which ranges, does a run consist of?
+-- question: Which steps or units of work, or else which ranges, does a run consist of?
 -- since: 0.1
--- column kind (text): step (the profiler's), or phase (outermost ranges of the thread that launches most)
+-- column kind (text): step (the profiler's), unit (of work, that nothing marks), or phase (outermost ranges of
+--     the thread that launches most)
 -- columns name, pid, tid, start_ns, dur_ns
+-- column group_id (count): steps that do the same work have the same; -1: unknown
 -- doubts: no_steps, no_annotations
 WITH step AS (
-    SELECT trace_id, 'step' AS kind, name, pid, tid, start_ns, dur_ns FROM steps WHERE is_asked(trace_id)
+    SELECT trace_id, if(event_id < 0, 'unit', 'step') AS kind, name, pid, tid, start_ns, dur_ns,
+           coalesce(group_id, -1) AS group_id
+    FROM steps WHERE is_asked(trace_id)
 ),
 launching AS (
     SELECT trace_id, pid, tid FROM gpu_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id)
@@ -13,7 +17,7 @@ launching AS (
 )
 FROM step
 UNION ALL
-SELECT trace_id, 'phase', name, pid, tid, start_ns, dur_ns
+SELECT trace_id, 'phase', name, pid, tid, start_ns, dur_ns, -1
 FROM annotations SEMI JOIN launching USING (trace_id, pid, tid)
 WHERE side = 'host' AND trace_id NOT IN (SELECT trace_id FROM step) AND dur_ns > 0
 QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)

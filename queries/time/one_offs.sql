@@ -1,6 +1,6 @@
 -- question: Which events happened once, or took far longer than usual, and are not judged?
 -- since: 0.1
--- column kind (text): as in one_off_candidates, or step (a profiler step with far more work than the median
+-- column kind (text): as in one_off_candidates, or step (one with far more work than the median
 --     one) or start (of a run without steps)
 -- columns side, event_id, pid, tid, start_ns, dur_ns
 -- column usual_ns (ns): the typical duration of similar events, without waits for the device

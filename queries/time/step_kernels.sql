@@ -1,7 +1,7 @@
 -- question: Which kernels take the most GPU time in the whole trace, and which in each step?
 -- since: 0.1
 -- param top (integer, default 20): number of kernels for the trace and for each step
--- column step (text): the profiler step in which the host launched them; NULL: the whole trace
+-- column step (text): the step in which the host launched them; NULL: the whole trace
 -- columns name, class, count, total_ns, mean_ns, max_ns
 -- column share_of_kernel_time (fraction of summed kernel time): total_ns over all kernels in the trace or
 --     step

@@ -1,6 +1,6 @@
 -- question: How is each step split between forward, backward and optimizer, on the host and on the GPU?
 -- since: 0.1
--- column step (text): the profiler step in which the host launched it; NULL: outside any step, or no steps
+-- column step (text): the step in which the host launched it; NULL: outside any step, or no steps
 --     recorded
 -- column phase (text): forward, backward, optimizer or zero_grad; other: launched outside them (losses,
 --     metrics, data), or not distinguished in this trace; unlinked: the launch is not in the trace

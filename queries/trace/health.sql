@@ -45,7 +45,7 @@ step AS (
            opening_ns / nullif(median(dur_ns), 0) AS first_ratio,
            len(list_filter(list(dur_ns), lambda ns: thresholds().cold_step_ratio * ns > opening_ns))
                >= thresholds().fewest_alike AS is_usual
-    FROM steps GROUP BY trace_id
+    FROM steps WHERE event_id >= 0 GROUP BY trace_id
 ),
 dilated AS (SELECT *, profiled_ns / nullif(unprofiled_ns, 0) AS dilation FROM measured_steps),
 cold AS (

@@ -11,8 +11,9 @@ FROM (
 
 -- Its windows: host_active (the steps, else first operator to last), each step, the whole trace.
 CREATE OR REPLACE VIEW cpu_windows AS
-SELECT t.trace_id, 'host_active' AS kind, if(count(s.name) = 0, 'first operator to last',
-           'profiler steps') AS name, coalesce(min(s.start_ns), any_value(t.start_ns)) AS start_ns,
+SELECT t.trace_id, 'host_active' AS kind, CASE WHEN count(s.name) = 0 THEN 'first operator to last'
+           WHEN min(s.event_id) < 0 THEN 'units of work' ELSE 'profiler steps' END AS name,
+       coalesce(min(s.start_ns), any_value(t.start_ns)) AS start_ns,
        coalesce(max(s.end_ns), any_value(t.end_ns)) AS end_ns
 FROM cpu_threads AS t LEFT JOIN steps AS s USING (trace_id) GROUP BY t.trace_id
 UNION ALL

@@ -57,7 +57,7 @@ class WhatIf(Shown, frozen=True):
     """The part of `predicted_ns` in waits that the trace does not explain. A replay keeps these
     waits unchanged."""
     steps: list[StepLength]
-    """The profiler's steps."""
+    """The profiler's steps, or the units of work."""
     doubts: list[str]
     """Problems in the trace that make the prediction doubtful."""
 

@@ -20,6 +20,8 @@ from tracekit.replay.simulator import Run
 _NONE = np.zeros(0, np.int64)
 # The thread number that means all threads.
 _EVERY = -1
+# The kind of windows that are ranges.
+_PHASE = "phase"
 
 
 @dataclass(frozen=True)
@@ -93,16 +95,15 @@ def whole(graph: Graph) -> Extents:
 
 @dataclass(frozen=True)
 class MarkedWindows(Windows):
-    """Windows marked in the trace: the profiler's steps, or ranges.
+    """Windows on the host's clock: the profiler's steps, units of work, or ranges.
 
     A window begins when the host has begun it and the device has finished all earlier launches. It
     is complete when the host has left it and the device has finished all launches so far.
     (queries/facts/windows.sql has the same definition for the recorded times of steps.)
     """
 
-    are_steps: bool
-    """Whether these are the profiler's steps; otherwise outermost ranges, or ranges with one
-    name."""
+    kind: str
+    """`step` (the profiler's), `unit` (of work, that nothing marks) or `phase` (ranges)."""
     began_ns: list[int]
     """The host's recorded start of each window."""
     lasted_ns: list[int]
@@ -115,6 +116,17 @@ class MarkedWindows(Windows):
     """The index of each window's first op among those."""
     stop: Ints
     """The index of the first op after each window."""
+    group: Ints
+    """Steps that do the same work have the same; -1: unknown."""
+
+    @property
+    def are_steps(self) -> bool:
+        return self.kind != _PHASE
+
+    @property
+    def are_marked(self) -> bool:
+        """Whether the trace marks these steps."""
+        return self.kind == "step"
 
     def ops(self, number: int) -> Numbers:
         """The ops launched in a window."""
@@ -170,7 +182,7 @@ class ReplayedWindow(Struct, frozen=True):
 def steps_of(database: Session, trace_id: int, graph: Graph) -> MarkedWindows:
     """The steps of a trace, or its outermost ranges if it marks no steps."""
     rows = database.arrays("replay_steps", trace=trace_id)
-    return _marked(graph, rows, are_steps="step" in rows["kind"].tolist())
+    return _marked(graph, rows, next(iter(rows["kind"].tolist()), _PHASE))
 
 
 def ranges_of(database: Session, trace_id: int, graph: Graph, name: str) -> MarkedWindows:
@@ -178,11 +190,12 @@ def ranges_of(database: Session, trace_id: int, graph: Graph, name: str) -> Mark
     count, since other threads may run ranges with the same name concurrently."""
     rows = database.arrays("ranges_named", trace=trace_id, range=name)
     names = [f"{name}@{number}" for number in range(1, len(rows["pid"]) + 1)]
-    return _marked(graph, rows | {"name": names}, of_thread=True)
+    unknown = np.full(len(names), -1)
+    return _marked(graph, rows | {"name": names, "group_id": unknown}, of_thread=True)
 
 
 def _marked(
-    graph: Graph, rows: dict[str, Any], *, are_steps: bool = False, of_thread: bool = False
+    graph: Graph, rows: dict[str, Any], kind: str = _PHASE, *, of_thread: bool = False
 ) -> MarkedWindows:
     host, device = graph.host, graph.device
     threads = host.numbers(rows["pid"], rows["tid"])
@@ -205,13 +218,14 @@ def _marked(
         [str(row) for row in rows["name"]],
         host.key(threads, begin_ns),
         host.key(threads, end_ns),
-        are_steps,
+        kind,
         rows["start_ns"].tolist(),
         rows["dur_ns"].tolist(),
         thread,
         launched,
         first,
         stop,
+        rows["group_id"],
     )
 
 
@@ -223,7 +237,7 @@ def range_of(database: Session, trace_id: int, window: str) -> tuple[str, int | 
         TracekitError: the trace has no window or range of that name.
     """
     rows = database.ask("replay_steps", trace=trace_id)
-    steps = dict.fromkeys(row["name"] for row in rows if row["kind"] == "step")
+    steps = dict.fromkeys(row["name"] for row in rows if row["kind"] != _PHASE)
     names = ["gpu_active", "trace", *steps]
     if window in names:
         return None

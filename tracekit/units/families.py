@@ -118,8 +118,8 @@ def time_share(process: HostProcess, family: Family, first: int, stop: int) -> f
 def _by_frames(
     process: HostProcess, first: int, stop: int, within: tuple[int, int], *, is_range: bool
 ) -> Family | None:
-    """The iterations in which a frame of one name recurs under one parent and takes most of the
-    work; of several such frames, the outermost."""
+    """The iterations in which a frame of one name recurs under one parent, launches something on
+    its own thread and takes most of the work; of several such frames, the outermost."""
     frames = process.frames
     is_inside = (frames.spans.start >= within[0]) & (frames.spans.end <= within[1])
     inside = np.flatnonzero(is_inside & (frames.is_range == is_range))
@@ -138,7 +138,10 @@ def _by_frames(
         outermost = _outermost(spans, members)
         launched = (end[outermost] - begin[outermost]).sum() / len(launches)
         took = (time[end[outermost]] - time[begin[outermost]]).sum() / max(1, time[-1])
-        if len(outermost) >= 2 and max(launched, took) >= _JUDGED_BY.unit_held:
+        is_most = max(launched, took) >= _JUDGED_BY.unit_held
+        tid = frames.tid[inside[outermost[0]]]
+        own = count_in(launches[process.launched.tid[first:stop] == tid], spans.take(outermost))
+        if len(outermost) >= 2 and is_most and own.any():
             return _iterations(process, first, stop, inside, outermost)
     return None
 

@@ -16,7 +16,7 @@ from tracekit.units.families import (
     single,
     time_share,
 )
-from tracekit.units.process import HostProcess, count_in
+from tracekit.units.process import HostProcess, Spans, count_in
 from tracekit.units.sequence import Ints
 
 _JUDGED_BY = Thresholds()
@@ -95,13 +95,25 @@ def _time(process: HostProcess, first: int, stop: int) -> tuple[int, int]:
 def _served(
     process: HostProcess, within: tuple[int, int], level: int, parent: int
 ) -> Placed | None:
-    """The steps of an inference server in a stretch of time that launch something."""
+    """The steps of an inference server in a stretch of time that launch something, each with what
+    comes before it."""
     steps = process.server_steps
     which = np.flatnonzero((steps.spans.start >= within[0]) & (steps.spans.end <= within[1]))
     which = which[count_in(process.launches.start, steps.spans.take(which)) > 0]
     names = [steps.name[at] for at in which.tolist()]
-    family = marked(process, steps.spans.take(which), names, "pass", "server")
+    spans = _with_lead(process, steps.spans.take(which))
+    family = marked(process, spans, names, "pass", "server")
     return Placed(family, level, parent, which) if len(family) else None
+
+
+def _with_lead(process: HostProcess, spans: Spans) -> Spans:
+    """Steps that begin when the one before ends, since a server schedules a step before it begins
+    its range. If the device waits for longer than the step takes, the server waits for
+    requests."""
+    start, took = spans.start.copy(), process.on_device(spans)
+    is_short = start[1:] - took.end[:-1] <= took.end[1:] - took.start[1:]
+    start[1:] = np.where(is_short, np.minimum(start[1:], spans.end[:-1]), start[1:])
+    return Spans(start, spans.end)
 
 
 def _parts(process: HostProcess, whole: Placed, number: int) -> list[Placed]:

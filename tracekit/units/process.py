@@ -95,6 +95,14 @@ class HostProcess:
         launches = self.launches[which].renumbered()
         return replace(self, launches=launches, launched=self.launched.take(which))
 
+    def on_device(self, spans: Spans) -> Spans:
+        """From when the device has finished what was launched before each span to when it has
+        finished what was launched so far."""
+        done = np.append(spans.start.min(initial=0), np.maximum.accumulate(self.launched.done))
+        before = done[np.searchsorted(self.launches.start, spans.start)]
+        so_far = done[np.searchsorted(self.launches.start, spans.end)]
+        return Spans(np.maximum(spans.start, before), np.maximum(spans.end, so_far))
+
 
 def count_in(times: Ints, spans: Spans) -> Ints:
     """How many of some sorted times lie in each span."""

@@ -13,7 +13,7 @@ from tracekit.units.cycles import GOOD_SCORE
 from tracekit.units.find import Placed, units_of
 from tracekit.units.groups import cold_units, groups_of
 from tracekit.units.process import Frames, HostProcess, Launched, ServerSteps, Spans
-from tracekit.units.sequence import Ints, Sequence, running_sum
+from tracekit.units.sequence import Sequence, running_sum
 
 Columns = dict[str, Any]
 _UNKNOWN = -(1 << 62)
@@ -145,7 +145,7 @@ def _rows(process: HostProcess, placed: list[Placed]) -> Columns:
             for name in ("start", "end")
         )
     )
-    begin, complete = _on_device(process, spans)
+    on_device = process.on_device(spans)
     group, cold = np.zeros(len(first), np.int64), np.zeros(len(first), np.bool_)
     for each in np.unique(level).tolist():
         own = np.flatnonzero(level == each)
@@ -166,8 +166,8 @@ def _rows(process: HostProcess, placed: list[Placed]) -> Columns:
         "tid": process.launched.tid[first],
         "start_ns": spans.start,
         "end_ns": spans.end,
-        "begin_ns": begin,
-        "complete_ns": complete,
+        "begin_ns": on_device.start,
+        "complete_ns": on_device.end,
         "ordinal": np.concatenate([np.arange(1, size + 1) for size in sizes]),
         "group_id": group,
         "is_whole": joined("is_whole"),
@@ -176,15 +176,6 @@ def _rows(process: HostProcess, placed: list[Placed]) -> Columns:
         "launches": stop - first,
         "gpu_ops": ops[stop] - ops[first],
     } | _requests(process.server_steps, placed)
-
-
-def _on_device(process: HostProcess, spans: Spans) -> tuple[Ints, Ints]:
-    """When units begin and are complete: the device has finished what was launched before, and what
-    was launched so far."""
-    done = np.append(_UNKNOWN, np.maximum.accumulate(process.launched.done))
-    before = done[np.searchsorted(process.launches.start, spans.start)]
-    so_far = done[np.searchsorted(process.launches.start, spans.end)]
-    return np.maximum(spans.start, before), np.maximum(spans.end, so_far)
 
 
 def _requests(steps: ServerSteps, placed: list[Placed]) -> Columns:

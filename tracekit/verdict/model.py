@@ -85,7 +85,7 @@ class Verdict(Struct, frozen=True):
     confidence: str
     """The confidence in the regime."""
     window: Window
-    """The window that is judged: the profiler's step of median length, unless asked otherwise."""
+    """The window that is judged: the typical step, unless asked otherwise."""
     shares: dict[str, float]
     """Parts of the window by name."""
     why: list[str]
@@ -161,7 +161,7 @@ class Analysis(Shown, frozen=True):
     one_offs: list[OneOffEvent]
     """Events that happened once and are not judged."""
     steps: list[Period]
-    """The profiler's steps."""
+    """The profiler's steps, or without marks the units of work."""
     phases: list[Phase]
     """Ranges of the launching thread, in a trace without steps."""
     windows: list[Period]

@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections import Counter
 from statistics import median_low
 
+from msgspec.structs import replace
+
 from tracekit.causes import UNRECORDED
-from tracekit.evidence.model import Period, Repetition, Window
+from tracekit.evidence.model import Evidence, Period, Repetition, Window
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.case import Basis, Case
@@ -110,25 +112,38 @@ def outside(basis: Basis) -> str:
     """A sentence on the parts of the trace before and after the judged span of its work, if they
     are most of the trace."""
     evidence = basis.evidence
-    window = evidence.period.window
+    window, names = _recurring(evidence)
     whole = next((each.window for each in evidence.windows if each.window.kind == "trace"), None)
     if any(finding.code == "started_late" for finding in evidence.health):
         # Another sentence says how late.
         return ""
-    if whole is None or not _op(window) or 2 * window.span_ns >= whole.span_ns:
+    if whole is None or not names or 2 * window.span_ns >= whole.span_ns:
         return ""
-    ends = _ends_beyond(whole, window, _ends(window), basis.thresholds.headline_share)
+    ends = _ends_beyond(whole, window, names, basis.thresholds.headline_share)
     return f"That is without {ends}, in a trace of {duration(whole.span_ns)}" if ends else ""
+
+
+def _recurring(evidence: Evidence) -> tuple[Window, tuple[str, str] | None]:
+    """The window in which the work recurs (the judged one; of a step, that of all steps), and its
+    first and last part in a sentence; None: another kind of window is judged."""
+    window = evidence.period.window
+    if window.kind != "step":
+        return window, _ends(window) if _op(window) else None
+    steps = sorted((step.window for step in evidence.steps), key=lambda step: step.start_ns)
+    start_ns, end_ns = steps[0].start_ns, max(step.end_ns for step in steps)
+    span = replace(window, start_ns=start_ns, end_ns=end_ns, span_ns=end_ns - start_ns)
+    return span, (steps[0].name, steps[-1].name)
 
 
 def window_sentences(case: Case) -> list[str]:
     """Why the whole trace has a different regime than the window."""
-    sentences = []
-    window, regime = case.period.window, case.verdict.regime
+    sentences, regime = [], case.verdict.regime
+    window, names = _recurring(case.evidence)
     for other in case.evidence.windows:
         if other.window.kind != "trace" or other.regime == regime or window.kind == "trace":
             continue
-        named = _ends_beyond(other.window, window, _ends(window), case.thresholds.named_gain)
+        names = names or _ends(window)
+        named = _ends_beyond(other.window, window, names, case.thresholds.named_gain)
         also = f": it also has {named}" if named else ""
         bound = bound_by(other.regime, other.bottleneck)
         sentences.append(f"The whole trace is {bound}{also}.")
@@ -209,12 +224,12 @@ def step_sentences(case: Case) -> list[str]:
                 f"The typical step is {typical.window.name} ({duration(typical_ns)}{is_median}). "
                 f"Steps that differ: {named}{rest}."
             )
-    differing = Counter(step.regime for step in steps if step.regime != regime)
+    differing = Counter(step.regime for step in steps if step.regime not in (regime, UNKNOWN))
     if differing and len(steps) == 1:
-        sentences.append(f"The profiler step is {steps[0].regime}.")
+        sentences.append(f"{steps[0].window.name} is {steps[0].regime}.")
     elif differing:
         counts = ", ".join(f"{count} {name}" for name, count in differing.items())
-        sentences.append(f"The {len(steps)} profiler steps do not all agree: {counts}.")
+        sentences.append(f"The {len(steps)} steps do not all agree: {counts}.")
     return sentences
 
 
