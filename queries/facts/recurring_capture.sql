@@ -42,6 +42,7 @@ known AS (
     ) AS p ON c.trace_id = p.trace_id AND c.start_ns >= p.start_ns
     ASOF LEFT JOIN (
         SELECT trace_id, start_ns, event_id AS step, count(*) OVER (PARTITION BY trace_id) AS steps FROM steps
+        WHERE event_id >= 0
     ) AS s ON c.trace_id = s.trace_id AND c.start_ns >= s.start_ns
 ),
 again AS (

@@ -42,7 +42,8 @@ loop AS (
                AS number,
            count(*) OVER (PARTITION BY r.trace_id, around_id, r.pid, r.tid, r.name) AS calls
     FROM root AS r JOIN thread_slice AS h ON r.trace_id = h.trace_id AND r.event_id = h.event_id
-    ASOF LEFT JOIN steps AS s ON r.trace_id = s.trace_id AND r.start_ns >= s.start_ns
+    ASOF LEFT JOIN (FROM steps WHERE event_id >= 0) AS s
+      ON r.trace_id = s.trace_id AND r.start_ns >= s.start_ns
     WHERE NOT EXISTS (FROM sequential AS q WHERE q.trace_id = r.trace_id
         AND q.pid = r.pid AND q.tid = r.tid AND r.start_ns BETWEEN q.start_ns AND q.end_ns)
     QUALIFY calls >= thresholds().fewest_batched

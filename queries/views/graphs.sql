@@ -86,6 +86,6 @@ FROM around AS l LEFT JOIN named AS o ON l.trace_id = o.trace_id AND l.cpu_op_id
 LEFT JOIN named AS p ON l.trace_id = p.trace_id AND l.python_id = p.event_id
 LEFT JOIN module_paths AS m ON l.trace_id = m.trace_id AND l.module_id = m.module_id;
 
--- Whether captures recur: in half of at least `fewest` steps, or in `least` quarters of the launches.
+-- Whether captures recur: in most of at least `fewest` marked steps, or in `least` quarters of the launches.
 CREATE OR REPLACE MACRO recurs(steps, in_steps, quarters, fewest, least) AS
-    CASE WHEN steps >= fewest THEN 2 * in_steps >= steps ELSE quarters >= least END;
+    CASE WHEN steps >= fewest THEN 2 * in_steps > steps ELSE quarters >= least END;

@@ -376,7 +376,7 @@ def test_windows_that_say_the_same_have_one_row(shared_verdict, capsys):
         return capsys.readouterr().out
 
     # The first trace is hardly longer than the span; in the last, one step covers all steps.
-    assert "Window by window" not in shown("a100-vit-recapture")
+    assert "Window by window" not in shown("mtia-inference")
     assert "whole trace" in shown("h100-bert-small")
     of_steps = shown("cpu-only")
     assert "\nwhole trace " in of_steps and "\nProfilerStep#551 " not in of_steps

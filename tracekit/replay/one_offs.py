@@ -152,10 +152,10 @@ def _priced(database: Session, trace_id: int, graph: Graph, steps: MarkedWindows
             copies = _launched(graph, begin, end)
             ns = int(graph.device.ns[copies].sum())
             one_offs.append(_one_off(row, 0, ns, ops=copies.tolist()))
-    if not steps.are_steps:
-        one_offs += _slow_start(database, trace_id, worked)
-    elif len(steps) >= thresholds.fewest_alike:
+    if steps.are_steps and len(steps.alike) >= thresholds.fewest_alike:
         one_offs += _slow_steps(steps, worked, thresholds) + _busy_steps(steps, graph, thresholds)
+    elif not steps.are_marked:
+        one_offs += _slow_start(database, trace_id, worked)
     return [
         one_off for one_off in one_offs if all(rule(one_off, graph, thresholds) for rule in RULES)
     ]
@@ -314,11 +314,11 @@ def _longest(event: Numbers, ns: Numbers) -> tuple[tuple[int, int], ...]:
 
 
 def _slow_steps(steps: MarkedWindows, worked: _HostWork, thresholds: Thresholds) -> list[OneOff]:
-    """Profiler steps with far more work than the median step, split by launching thread."""
+    """Steps with far more work than the median step, split by launching thread."""
     graph, host = worked.graph, worked.graph.host
     launching = graph.device.thread[graph.device.linked]
     threads = np.union1d(launching, host.thread_of(steps.begin))
-    began, lasted = np.array(steps.began_ns), np.array(steps.lasted_ns)
+    began, lasted = np.array(steps.began_ns)[steps.alike], np.array(steps.lasted_ns)[steps.alike]
     # A row for each step, a column for each thread.
     begin = host.key(threads[None, :], began[:, None])
     end = host.key(threads[None, :], (began + lasted)[:, None])
@@ -326,7 +326,7 @@ def _slow_steps(steps: MarkedWindows, worked: _HostWork, thresholds: Thresholds)
     usual = np.sort(work, axis=0)[(len(work) - 1) // 2]
     slow = []
     for number in _far_slower(work.sum(axis=1), usual.sum(), thresholds):
-        row = _row_of(steps, number)
+        row = _row_of(steps, steps.alike[number])
         for thread in np.flatnonzero(work[number] > usual).tolist():
             keys = int(begin[number, thread]), int(end[number, thread])
             row |= worked.mainly(*keys)
@@ -338,11 +338,11 @@ def _slow_steps(steps: MarkedWindows, worked: _HostWork, thresholds: Thresholds)
 
 
 def _busy_steps(steps: MarkedWindows, graph: Graph, thresholds: Thresholds) -> list[OneOff]:
-    """Profiler steps with far more device work than the median step (a checkpoint, an evaluation,
+    """Steps with far more device work than the median step (a checkpoint, an evaluation,
     autotuning), split by causes with a long excess."""
     device = graph.device
     # Steps without ops were cut off.
-    working = [number for number in range(len(steps)) if len(steps.ops(number))]
+    working = [number for number in steps.alike if len(steps.ops(number))]
     if len(working) < thresholds.fewest_alike:
         return []
     launched = [steps.ops(number) for number in working]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,15 @@ class MarkedWindows(Windows):
     def are_marked(self) -> bool:
         """Whether the trace marks these steps."""
         return self.kind == "step"
+
+    @cached_property
+    def alike(self) -> list[int]:
+        """The steps that are compared with each other: all marked ones, since what they do once is
+        of interest; else those of the group with most steps."""
+        if self.are_marked or not len(self):
+            return list(range(len(self)))
+        group = np.unique(self.group, return_inverse=True)[1]
+        return np.flatnonzero(group == np.bincount(group).argmax()).tolist()
 
     def ops(self, number: int) -> Numbers:
         """The ops launched in a window."""

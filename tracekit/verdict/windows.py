@@ -129,7 +129,8 @@ def _recurring(evidence: Evidence) -> tuple[Window, tuple[str, str] | None]:
     window = evidence.period.window
     if window.kind != "step":
         return window, _ends(window) if _op(window) else None
-    steps = sorted((step.window for step in evidence.steps), key=lambda step: step.start_ns)
+    windows = (window, *(step.window for step in evidence.steps))
+    steps = sorted(windows, key=lambda step: step.start_ns)
     start_ns, end_ns = steps[0].start_ns, max(step.end_ns for step in steps)
     span = replace(window, start_ns=start_ns, end_ns=end_ns, span_ns=end_ns - start_ns)
     return span, (steps[0].name, steps[-1].name)
