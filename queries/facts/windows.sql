@@ -10,7 +10,8 @@
 CREATE TABLE windows (
     trace_id INTEGER, device_id BIGINT,
     kind     VARCHAR, -- gpu_active, step or trace
-    name VARCHAR, start_ns BIGINT, end_ns BIGINT
+    name VARCHAR, start_ns BIGINT, end_ns BIGINT,
+    is_main  BOOLEAN  -- a step by which the run is judged; NULL: no step
 );
 WITH active AS (
     SELECT trace_id, device_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM gpu_ops GROUP BY ALL
@@ -31,13 +32,14 @@ begun AS (
 ),
 step AS (
     SELECT s.trace_id, s.name, s.begin_ns AS start_ns,
-           greatest(s.end_ns, coalesce(f.end_ns, s.end_ns)) AS end_ns
+           greatest(s.end_ns, coalesce(f.end_ns, s.end_ns)) AS end_ns, is_main
     FROM begun AS s ASOF LEFT JOIN finished AS f ON s.trace_id = f.trace_id AND s.end_ns > f.at_ns
 )
-SELECT trace_id, device_id, 'gpu_active' AS kind, 'GPU-active span' AS name, start_ns, end_ns FROM active
+SELECT trace_id, device_id, 'gpu_active' AS kind, 'GPU-active span' AS name, start_ns, end_ns, NULL AS is_main
+FROM active
 UNION ALL
-SELECT trace_id, device_id, 'step', name, start_ns, end_ns
+SELECT trace_id, device_id, 'step', name, start_ns, end_ns, is_main
 FROM step JOIN ranked_devices USING (trace_id) WHERE place <= thresholds().stepped_devices
 UNION ALL
-SELECT trace_id, device_id, 'trace', 'whole trace', s.start_ns, s.end_ns
+SELECT trace_id, device_id, 'trace', 'whole trace', s.start_ns, s.end_ns, NULL
 FROM trace_span AS s JOIN active USING (trace_id)

@@ -4,10 +4,11 @@
 --     the thread that launches most)
 -- columns name, pid, tid, start_ns, dur_ns
 -- column group_id (count): steps that do the same work have the same; -1: unknown
+-- column is_main (boolean): the run is judged by it and others
 -- doubts: no_steps, no_annotations
 WITH step AS (
     SELECT trace_id, if(event_id < 0, 'unit', 'step') AS kind, name, pid, tid, start_ns, dur_ns,
-           coalesce(group_id, -1) AS group_id
+           coalesce(group_id, -1) AS group_id, is_main
     FROM steps WHERE is_asked(trace_id)
 ),
 launching AS (
@@ -17,7 +18,7 @@ launching AS (
 )
 FROM step
 UNION ALL
-SELECT trace_id, 'phase', name, pid, tid, start_ns, dur_ns, -1
+SELECT trace_id, 'phase', name, pid, tid, start_ns, dur_ns, -1, FALSE
 FROM annotations SEMI JOIN launching USING (trace_id, pid, tid)
 WHERE side = 'host' AND trace_id NOT IN (SELECT trace_id FROM step) AND dur_ns > 0
 QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)

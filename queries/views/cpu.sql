@@ -14,12 +14,12 @@ CREATE OR REPLACE VIEW cpu_windows AS
 SELECT t.trace_id, 'host_active' AS kind, CASE WHEN count(s.name) = 0 THEN 'first operator to last'
            WHEN min(s.event_id) < 0 THEN 'units of work' ELSE 'profiler steps' END AS name,
        coalesce(min(s.start_ns), any_value(t.start_ns)) AS start_ns,
-       coalesce(max(s.end_ns), any_value(t.end_ns)) AS end_ns
+       coalesce(max(s.end_ns), any_value(t.end_ns)) AS end_ns, NULL AS is_main
 FROM cpu_threads AS t LEFT JOIN steps AS s USING (trace_id) GROUP BY t.trace_id
 UNION ALL
-SELECT trace_id, 'step', name, start_ns, end_ns FROM steps
+SELECT trace_id, 'step', name, start_ns, end_ns, is_main FROM steps
 UNION ALL
-SELECT trace_id, 'trace', 'whole trace', start_ns, end_ns FROM trace_span;
+SELECT trace_id, 'trace', 'whole trace', start_ns, end_ns, NULL FROM trace_span;
 
 -- The slices whose own time is a wait for other ranks: calls of collectives and of other workers on any
 -- thread (`is_call`), and what they call in Python, such as Work.wait. A call of another worker (`peer` is

@@ -17,19 +17,19 @@ GROUP BY t.trace_id;
 -- A count over all of a trace as one in each of its steps.
 CREATE OR REPLACE MACRO in_step(many, steps) AS greatest(1, round(many / steps))::BIGINT;
 
--- The step of median length (of an even number, the shorter of the two in the middle) and the GPU-active span
--- of each trace's main device. In a trace without GPU ops, device_id is NULL, and the span is that of its
+-- The main step of median length (of an even number, the shorter of the two in the middle) and the GPU-active
+-- span of each trace's main device. In a trace without GPU ops, device_id is NULL, and the span is that of its
 -- busiest thread, host_active.
 CREATE OR REPLACE VIEW run_windows AS
 SELECT trace_id, device_id, kind, name, start_ns, end_ns
 FROM (
-    SELECT trace_id, device_id, kind, name, start_ns, end_ns
+    SELECT trace_id, device_id, kind, name, start_ns, end_ns, is_main
     FROM windows JOIN main_device USING (trace_id, device_id)
     UNION ALL
-    SELECT trace_id, NULL, kind, name, start_ns, end_ns
+    SELECT trace_id, NULL, kind, name, start_ns, end_ns, is_main
     FROM cpu_windows ANTI JOIN main_device USING (trace_id)
 )
-WHERE kind IN ('step', 'gpu_active', 'host_active')
+WHERE is_main OR kind IN ('gpu_active', 'host_active')
 QUALIFY kind <> 'step'
      OR row_number() OVER (PARTITION BY trace_id, kind ORDER BY end_ns - start_ns, start_ns)
         = 1 + (count(*) OVER (PARTITION BY trace_id, kind) - 1) // 2;

@@ -1,5 +1,20 @@
 -- Units of work, and what belongs to them.
 
+-- How lengths change over a run: settling or growing, if the median of the first or of the last third of them is
+-- beyond all of the other end; else steady. NULL: they are too few.
+CREATE OR REPLACE MACRO trend_of(lengths) AS
+    CASE WHEN len(lengths) < thresholds().unit_trend_least THEN NULL
+         WHEN list_median(lengths[:len(lengths) // 3]) > thresholds().unit_trend_ratio
+             * list_max(lengths[-(len(lengths) // 3):]) THEN 'settling'
+         WHEN list_median(lengths[-(len(lengths) // 3):]) > thresholds().unit_trend_ratio
+             * list_max(lengths[:len(lengths) // 3]) THEN 'growing'
+         ELSE 'steady' END;
+
+-- The place of the first length of a settled run: after the last one that is beyond the last third.
+CREATE OR REPLACE MACRO settled_from(lengths) AS
+    if(trend_of(lengths) = 'settling', 1 + list_max(list_filter(range(1, len(lengths) + 1), lambda place:
+        lengths[place] > thresholds().unit_trend_ratio * list_median(lengths[-(len(lengths) // 3):]))), 1);
+
 -- A unit with its length.
 CREATE OR REPLACE VIEW units AS
 SELECT *, complete_ns - begin_ns AS dur_ns FROM unit;

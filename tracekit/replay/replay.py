@@ -133,10 +133,9 @@ class Replay:
         return before, shorter(before, host).tolist(), shorter(before, device).tolist()
 
     def typical_step(self) -> int | None:
-        """The number of the step of median length, without one-offs, in the group of like steps
-        that takes most time; None: no step gives the device work, or no unmarked one is usual.
-        Complete steps are preferred over truncated ones, and steps that one-offs hardly change over
-        the others.
+        """The number of the main step of median length, without one-offs; None: no step gives the
+        device work, or no unmarked one is usual. Complete steps are preferred over truncated ones,
+        and steps that one-offs hardly change over the others.
         """
         steps = self.steps
         if not steps.are_steps:
@@ -151,7 +150,7 @@ class Replay:
         if others and 2 * len(steps.ops(last)) < min(len(steps.ops(other)) for other in others):
             # The recording ends early in it.
             working = others
-        working = self._in_main_group(working, lengths)
+        working = [each for each in working if steps.is_main[each]] or working
         most = 1 + self.thresholds.close_margin
         # A step after a slow one may find device work already queued, and be shorter than usual.
         usual = [
@@ -168,15 +167,6 @@ class Replay:
             if len(working) * lengths[step] < self.thresholds.usual_share * of_all:
                 return None
         return step
-
-    def _in_main_group(self, steps: list[int], lengths: Ints) -> list[int]:
-        """Those of the steps that do the work which takes most time."""
-        if not steps:
-            return []
-        group = self.steps.group[steps]
-        groups, of_group = np.unique(group, return_inverse=True)
-        main = groups[np.bincount(of_group, lengths[steps]).argmax()]
-        return [step for step, is_main in zip(steps, group == main, strict=True) if is_main]
 
     @cached_property
     def _replays_ns(self) -> int:

@@ -15,7 +15,7 @@ from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.replay.critical_path import End, Path, Pieces, critical_path, last_of, pieces
 from tracekit.replay.graph import Graph
-from tracekit.replay.graph.arrays import NEVER, Ints, Numbers, compact_ids, distinct
+from tracekit.replay.graph.arrays import NEVER, Flags, Ints, Numbers, compact_ids, distinct
 from tracekit.replay.simulator import Run
 
 _NONE = np.zeros(0, np.int64)
@@ -119,6 +119,8 @@ class MarkedWindows(Windows):
     """The index of the first op after each window."""
     group: Ints
     """Steps that do the same work have the same; -1: unknown."""
+    is_main: Flags
+    """The run is judged by these steps."""
 
     @property
     def are_steps(self) -> bool:
@@ -132,11 +134,10 @@ class MarkedWindows(Windows):
     @cached_property
     def alike(self) -> list[int]:
         """The steps that are compared with each other: all marked ones, since what they do once is
-        of interest; else those of the group with most steps."""
-        if self.are_marked or not len(self):
+        of interest; else those that do the same work as the main ones."""
+        if self.are_marked:
             return list(range(len(self)))
-        group = np.unique(self.group, return_inverse=True)[1]
-        return np.flatnonzero(group == np.bincount(group).argmax()).tolist()
+        return np.flatnonzero(np.isin(self.group, self.group[self.is_main])).tolist()
 
     def ops(self, number: int) -> Numbers:
         """The ops launched in a window."""
@@ -200,8 +201,8 @@ def ranges_of(database: Session, trace_id: int, graph: Graph, name: str) -> Mark
     count, since other threads may run ranges with the same name concurrently."""
     rows = database.arrays("ranges_named", trace=trace_id, range=name)
     names = [f"{name}@{number}" for number in range(1, len(rows["pid"]) + 1)]
-    unknown = np.full(len(names), -1)
-    return _marked(graph, rows | {"name": names, "group_id": unknown}, of_thread=True)
+    unknown = {"group_id": np.full(len(names), -1), "is_main": np.zeros(len(names), np.bool_)}
+    return _marked(graph, rows | {"name": names} | unknown, of_thread=True)
 
 
 def _marked(
@@ -236,6 +237,7 @@ def _marked(
         first,
         stop,
         rows["group_id"],
+        rows["is_main"],
     )
 
 
