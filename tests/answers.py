@@ -83,6 +83,10 @@ def compact(analysis: Analysis) -> Answer:
         "one_offs": Counter(each["cause"] for each in once)
         | {"excess_ns": sum(each["excess_ns"] for each in once)},
         "steps": Counter(f"{each['regime']} by {each['bottleneck']}" for each in found["steps"]),
+        "units": {
+            f"{each['kind']} {each['group']} by {each['source']}": each["count"]
+            for each in found["units"][:_ADVICE]
+        },
         "health": {each["code"]: each["count"] for each in found["trace"]["health"]},
         "trace": Counter(found["trace"]["devices"]) | {"events": found["trace"]["events"]},
         "why": [verdict["headline"], *verdict["why"]],

@@ -23,6 +23,7 @@ from tracekit.stages import stage
 from tracekit.verdict.model import Analysis, Verdict
 from tracekit.verdict.parts import with_parts
 from tracekit.verdict.regime import UNKNOWN, flip_of
+from tracekit.verdict.units import with_verdicts
 from tracekit.verdict.windows import is_anecdote, is_hardly_longer, is_unrepeated
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ class _Examiner:
         self.is_replayable = overview["span_ns"] is not None
         self.no_replay = ""
         self.repetition = collect.repetition_of(database, trace_id)
+        self.units = collect.units_of(database, trace_id)
+        self.groups = collect.groups_of_steps(database, trace_id)
         absent = database.ask("missing", trace=trace_id)
         # The messages about missing data, by code.
         self.missing = {row["code"]: row["message"] for row in absent}
@@ -171,6 +174,7 @@ class _Examiner:
             causal=causal,
             one_offs=events,
             steps=[judged if step.window == judged.window else step for step in evidence.steps],
+            units=with_verdicts(self.units, evidence.steps),
             phases=phases,
             windows=[judged if each.window == judged.window else each for each in evidence.windows],
             devices=self.accounts.devices,
@@ -231,7 +235,7 @@ class _Examiner:
         profiler, shaped = collect.recorder_of(database, trace_id, self.missing)
         first = next((fix for fix in fixes.advice if not fix.once), None) if fixes else None
         return Evidence(
-            period=Period.of(main, causal.gains if causal else None),
+            period=self._unjudged(main, causal.gains if causal else None),
             flip=causal.flip if causal else None,
             links=causal.links if causal else [],
             clock_shift_ns=causal.clock_shift_ns if causal else 0,
@@ -242,6 +246,7 @@ class _Examiner:
             steps=[period for period in periods if period.window.kind == "step"],
             windows=[period for period in periods if period.window.kind != "step"],
             repetition=self.repetition,
+            units=self.units,
             rank_wait=collect.rank_wait_of(database, trace_id, main, self.thresholds),
             profiler=profiler,
             device_word=self.trace.device_word,
@@ -370,10 +375,14 @@ class _Examiner:
             periods.insert(0, self._period(main, causal.gains if causal else None))
         return periods
 
+    def _unjudged(self, account: Account, gains: Gains | None) -> Period:
+        group = self.groups.get(account.window.name) if account.window.kind == "step" else None
+        return replace(Period.of(account, gains), group=group)
+
     def _period(self, account: Account, gains: Gains | None) -> Period:
         from tracekit.verdict.judge import judge_briefly
 
-        period = Period.of(account, gains)
+        period = self._unjudged(account, gains)
         if forbids_verdicts(self.trace.health):
             return period
         regime, bottleneck = judge_briefly(period, self.thresholds)

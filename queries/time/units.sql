@@ -14,10 +14,12 @@
 -- columns min_ns
 -- column median_ns (ns): half of the units are shorter
 -- columns max_ns
+-- column trend (text): settling (the first third takes longer than the last), growing or steady; NULL: too few
 -- column launches (count): in a unit, the median
 -- column gpu_ops (count): launched in a unit, the median
 -- column requests (count): of all units; NULL of this and the next: unknown
 -- column tokens (count): read and generated in all units
+-- column is_main (boolean): the run is judged by these units
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- A unit's length is from its begin, when the host begins it and the device has finished what was launched
 -- before, to its completion, when the host has left it and the device has finished what was launched so far.
@@ -26,9 +28,12 @@ SELECT
     count(*) FILTER (is_whole) AS whole, count(*) FILTER (is_cold) AS cold,
     arg_min(dur_ns, start_ns) AS first_ns, min(dur_ns) AS min_ns,
     percentile(list(dur_ns), 50) AS median_ns, max(dur_ns) AS max_ns,
+    trend_of(list(dur_ns ORDER BY start_ns)) AS trend,
     percentile(list(launches), 50) AS launches, percentile(list(gpu_ops), 50) AS gpu_ops,
-    sum(requests)::BIGINT AS requests, sum(tokens)::BIGINT AS tokens
-FROM units WHERE is_asked(trace_id)
+    sum(requests)::BIGINT AS requests, sum(tokens)::BIGINT AS tokens,
+    coalesce(bool_or(level = 1 AND is_main), FALSE) AS is_main
+FROM units LEFT JOIN (SELECT trace_id, start_ns, end_ns, is_main FROM steps) USING (trace_id, start_ns, end_ns)
+WHERE is_asked(trace_id)
 GROUP BY trace_id, pid, level, kind, group_id
 ORDER BY trace_id, level, sum(dur_ns) DESC, group_id
 LIMIT coalesce(getvariable('top'), 20)

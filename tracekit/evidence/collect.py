@@ -23,6 +23,7 @@ from tracekit.evidence.model import (
     Repeating,
     Repetition,
     Trace,
+    UnitGroup,
     of_row,
 )
 from tracekit.replay.model import WindowId
@@ -38,12 +39,14 @@ if TYPE_CHECKING:
 QUERIES = (
     "overview", "health", "capture_facts", "partition", "idle_causes", "launch_stats", "cpu_time",
     "top_kernels", "memory_traffic", "host_work", "device_work", "device_limits", "host_waits",
-    "stream_waits", "replay_steps", "one_off_candidates", "repetition", "unrecorded_waits",
+    "stream_waits", "replay_steps", "units", "one_off_candidates", "repetition", "unrecorded_waits",
 )  # fmt: skip
 
 # By event_id.
 CallSites = Mapping[int | None, CallSite]
 
+# The most groups of units, of all levels, in an analysis.
+_GROUPS = 50
 # The most characters of a kernel's name in a sentence.
 _NAME = 40
 
@@ -67,6 +70,23 @@ def repetition_of(database: Session, trace_id: int) -> Repetition | None:
     """Whether the run repeats itself; None without operators and GPU ops."""
     rows = database.ask("repetition", trace=trace_id)
     return of_row(Repetition, rows[0]) if rows else None
+
+
+def units_of(database: Session, trace_id: int) -> list[UnitGroup]:
+    """The groups of outermost units, before they are judged."""
+    rows = database.ask("units", trace=trace_id, top=_GROUPS)
+    unjudged = {"verdict": None, "bottleneck": None}
+    return [
+        of_row(UnitGroup, row, group=row["group_id"], **unjudged)
+        for row in rows
+        if row["level"] == 1
+    ]
+
+
+def groups_of_steps(database: Session, trace_id: int) -> dict[str, int]:
+    """The group of each step, by the step's name."""
+    rows = database.ask("replay_steps", trace=trace_id)
+    return {row["name"]: row["group_id"] for row in rows if row["group_id"] >= 0}
 
 
 def repeating_of(database: Session, trace_id: int, main: Account) -> Repeating | None:

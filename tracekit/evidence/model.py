@@ -217,6 +217,40 @@ class Repeating(Struct, frozen=True):
     gpu: Gpu
 
 
+class UnitGroup(Struct, frozen=True):
+    """The units of work that do the same (queries/time/units.sql), of the outermost level."""
+
+    group: int
+    kind: str
+    """step, prefill, decode, mixed, pass, layer or iteration."""
+    source: str
+    """How the units are known: mark, server, frame, range, graph, sequence; single: nothing
+    repeats."""
+    name: str
+    count: int
+    whole: int
+    """The units that the recording does not cut off."""
+    cold: int
+    """The units of which first-call work takes a large part."""
+    first_ns: int
+    """The length of the first one."""
+    min_ns: int
+    median_ns: int
+    max_ns: int
+    trend: str | None
+    """settling, growing or steady; null: they are too few."""
+    requests: int | None
+    """The requests of all units; null: unknown."""
+    tokens: int | None
+    """The tokens that all units read and generate; null: unknown."""
+    is_main: bool
+    """Whether the run is judged by one of these units."""
+    verdict: str | None = None
+    """What bounds the unit of median length; null: it is not judged."""
+    bottleneck: str | None = None
+    """The cause whose removal gains most in it."""
+
+
 class RankWait(Struct, frozen=True):
     """Time in collectives of a window that probably passes until another rank comes
     (queries/communication/collective_waits.sql)."""
@@ -268,6 +302,8 @@ class Period(Account, frozen=True):
     """What bounds it."""
     bottleneck: str | None = None
     """The cause whose removal gains most."""
+    group: int | None = None
+    """For a step: those that do the same work have the same number."""
 
     @classmethod
     def of(cls, account: Account, gains: Gains | None) -> Period:
@@ -298,6 +334,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
     windows: Sequence[Period] = ()
     """The GPU-active span and the whole trace."""
     repetition: Repetition | None = None
+    units: Sequence[UnitGroup] = ()
+    """What the run repeats, most time first."""
     repeating: Repeating | None = None
     """None: it is not known which part repeats."""
     rank_wait: RankWait | None = None

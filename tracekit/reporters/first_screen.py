@@ -26,6 +26,7 @@ from tracekit.reporters.terminal import AUTOGRAD, console, fitted
 from tracekit.text import counted, duration, lowered, percent, printable, share
 from tracekit.verdict.model import Analysis, Happened
 from tracekit.verdict.regime import UNKNOWN
+from tracekit.verdict.units import counted_units, main_units, other_units
 
 LINES, WIDTH = 24, 80
 # Rows of the window's parts, and of a bar's full length.
@@ -60,7 +61,8 @@ def _head(analysis: Analysis) -> list[Text]:
         regime.append(f"; confidence {verdict.confidence}", "default")
     said = wrap(printable(verdict.headline), WIDTH, break_on_hyphens=False)
     headline = [Text(each, "bold") for each in said]
-    traced = wrap(_traced(analysis), WIDTH, break_on_hyphens=False)
+    about = [_traced(analysis), printable(other_units(analysis))]
+    traced = [line for each in about for line in wrap(each, WIDTH, break_on_hyphens=False)]
     return [*headline, regime, *(Text(each, "dim") for each in traced)]
 
 
@@ -75,13 +77,14 @@ def _marked(analysis: Analysis) -> str:
 def _traced(analysis: Analysis) -> str:
     """The file, what plugins did to it, its devices, the judged window, and the number of events
     if there is room."""
-    trace, window, steps = analysis.trace, analysis.judged.window, len(analysis.steps)
+    trace, window = analysis.trace, analysis.judged.window
     length = duration(window.span_ns)
     judged = [f"{printable(window.name)} {length}"] if window.span_ns else []
     if window.kind == "step":
-        judged = [
-            f"1 step of {length}" if steps == 1 else f"{steps} steps, {_step(analysis)} {length}"
-        ]
+        units = main_units(analysis)
+        steps = counted_units(units) if units else counted(len(analysis.steps), "step")
+        is_one = (units.count if units else len(analysis.steps)) == 1
+        judged = [f"{steps} of {length}" if is_one else f"{steps}, {_step(analysis)} {length}"]
     judged = [
         each + _marked(analysis) + without_profiler(analysis) + without_once(analysis)
         for each in judged
@@ -100,7 +103,8 @@ def _traced(analysis: Analysis) -> str:
 def _step(analysis: Analysis) -> str:
     """Which step is judged: the one of median length, unless steps with one-offs are left out."""
     judged_ns = analysis.judged.window.span_ns
-    spans = sorted(step.window.span_ns for step in analysis.steps)
+    group = analysis.judged.group
+    spans = sorted(step.window.span_ns for step in analysis.steps if step.group == group)
     if len(spans) == 2:
         return "the longer" if judged_ns == spans[1] else "the shorter"
     middle = spans[(len(spans) - 1) // 2 : len(spans) // 2 + 1]

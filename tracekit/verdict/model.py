@@ -23,6 +23,7 @@ from tracekit.evidence.model import (
     Phase,
     SlowLink,
     Trace,
+    UnitGroup,
     WaitingRank,
     Window,
 )
@@ -162,6 +163,8 @@ class Analysis(Shown, frozen=True):
     """Events that happened once and are not judged."""
     steps: list[Period]
     """The profiler's steps, or without marks the units of work."""
+    units: list[UnitGroup]
+    """What the run repeats: units of work by group, most time first."""
     phases: list[Phase]
     """Ranges of the launching thread, in a trace without steps."""
     windows: list[Period]

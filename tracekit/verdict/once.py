@@ -37,6 +37,14 @@ def mostly_once(evidence: Evidence) -> str:
     )
 
 
+def cold_recording(evidence: Evidence) -> str:
+    """A sentence if first-call work takes a large part of every unit of work."""
+    units = evidence.units
+    if not units or any(group.cold < group.count for group in units):
+        return ""
+    return f"This recording is cold: record a warm {units[0].kind}. "
+
+
 def longest_once(
     judged: Period, causal: Causal, priced_ns: int, since_ns: int, thresholds: Thresholds
 ) -> OneOffEvent | None:

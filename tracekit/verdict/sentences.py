@@ -11,6 +11,7 @@ from tracekit.verdict.case import Basis, Case
 from tracekit.verdict.model import Verdict
 from tracekit.verdict.once import (
     also_once,
+    cold_recording,
     excess_in,
     is_headline_wait,
     mostly_once,
@@ -45,7 +46,7 @@ def headline(case: Case) -> str:
         return f"{verdict.headline}{_repeating(evidence)}"
     period = case.period
     if period.gpu is None and period.host is not None and period.host.launches:
-        return f"{_of_host(case)}. {beside_unrecorded(case)}"
+        return f"{cold_recording(evidence)}{_of_host(case)}. {beside_unrecorded(case)}"
     if case.bound is not None and (waits := waits_for_rank(case)):
         sentence = _beside_rank_wait(case, waits)
     else:
@@ -62,7 +63,7 @@ def headline(case: Case) -> str:
         sentence = f"{sentence}. {steps}"
     elif other is not None:
         sentence = f"{sentence}. {differs(case, other)}"
-    return sentence
+    return f"{cold_recording(evidence)}{sentence}"
 
 
 def beside_unrecorded(case: Case) -> str:
