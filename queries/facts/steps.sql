@@ -1,11 +1,10 @@
 -- fact: A step on the host: one that the profiler marks; in a trace without marks, an outermost unit of work.
 -- needs: step_mark, unit
--- Units are steps where several, recorded whole and one after the other, are of the process that launches most.
--- Most GPU ops need a launch, since steps are on the host's clock. Iterations are too short to be steps, and what
--- nothing repeats is none.
--- A run is judged by its main steps: those of the group of like steps that takes most time, of groups of several
--- steps if there is one. If the first third of them takes longer than the last, those before it settles are left
--- out.
+-- Units are steps where several, recorded whole and one after the other, are of the process that launches
+-- most. Most GPU ops need a launch, since steps are on the host's clock. Iterations are too short.
+-- A run is judged by its main steps: those of the group of like steps that takes most time, of groups of
+-- several steps if there is one. If the first third of them takes longer than the last, those before it
+-- settles are left out.
 CREATE TABLE steps (
     trace_id INTEGER,
     event_id BIGINT, -- the mark that starts first; negative: a unit, which nothing marks
@@ -20,18 +19,25 @@ WITH unmarked AS (
     FROM unit
     WHERE level = 1 AND source <> 'single' AND kind <> 'iteration' AND is_whole
       AND trace_id NOT IN (SELECT trace_id FROM _scratch.step_mark)
-      AND trace_id NOT IN (SELECT trace_id FROM gpu_ops GROUP BY trace_id HAVING 2 * count(launch_id) < count(*))
+      AND trace_id NOT IN (
+          SELECT trace_id FROM gpu_ops GROUP BY trace_id HAVING 2 * count(launch_id) < count(*))
+),
+-- Several processes may launch in one mark.
+marked AS (
+    SELECT trace_id, start_ns, end_ns, arg_max(group_id, launches) AS group_id,
+           max(complete_ns) - min(begin_ns) AS length_ns
+    FROM unit WHERE level = 1 AND source = 'mark' GROUP BY trace_id, start_ns, end_ns
 ),
 step AS (
-    SELECT m.*, group_id, coalesce(complete_ns - begin_ns, dur_ns) AS length_ns
-    FROM _scratch.step_mark AS m LEFT JOIN (FROM unit WHERE level = 1 AND source = 'mark') AS u
-      ON m.trace_id = u.trace_id AND m.start_ns = u.start_ns AND m.end_ns = u.end_ns
+    SELECT m.*, group_id, coalesce(length_ns, dur_ns) AS length_ns
+    FROM _scratch.step_mark AS m LEFT JOIN marked AS u USING (trace_id, start_ns, end_ns)
     UNION ALL
-    SELECT trace_id, -1 - unit_id, row_number() OVER of_kind AS step, kind || ' ' || step, pid, tid, start_ns,
-           end_ns, end_ns - start_ns, group_id, complete_ns - begin_ns
+    SELECT trace_id, -1 - unit_id, row_number() OVER of_kind AS step, kind || ' ' || step, pid, tid,
+           start_ns, end_ns, end_ns - start_ns, group_id, complete_ns - begin_ns
     FROM unmarked
     WINDOW of_kind AS (PARTITION BY trace_id, pid, kind ORDER BY start_ns, unit_id)
-    QUALIFY pid = arg_max(pid, launches) OVER (PARTITION BY trace_id) AND count(*) OVER (PARTITION BY trace_id) > 1
+    QUALIFY pid = arg_max(pid, launches) OVER (PARTITION BY trace_id)
+        AND count(*) OVER (PARTITION BY trace_id) > 1
         AND coalesce(NOT bool_or(is_beside) OVER (PARTITION BY trace_id, pid), TRUE)
 ),
 main AS (
@@ -44,4 +50,5 @@ settled AS (SELECT trace_id, group_id, settled_from(lengths) AS place FROM main)
 SELECT s.* EXCLUDE length_ns,
        m.trace_id IS NOT NULL
            AND row_number() OVER (PARTITION BY s.trace_id, s.group_id ORDER BY s.start_ns) >= place
-FROM step AS s LEFT JOIN settled AS m ON s.trace_id = m.trace_id AND s.group_id IS NOT DISTINCT FROM m.group_id
+FROM step AS s LEFT JOIN settled AS m
+  ON s.trace_id = m.trace_id AND s.group_id IS NOT DISTINCT FROM m.group_id

@@ -2,8 +2,8 @@
 -- needs: steps, trace_span
 -- of: gpu_ops
 --   gpu_active  start of the first GPU op to end of the last one
---   step a step (of the fact steps): begins when the host has begun it and all devices have finished earlier work, and
--- ends when the host has left it and they have finished the work launched so far; only for the first
+--   step        begins when the host has begun it and all devices have finished earlier work, and ends when
+-- the host has left it and they have finished the work launched so far; only for the first
 -- thresholds().stepped_devices of ranked_devices. Ops without a launch that start before all others are
 -- earlier work, too
 --   trace       the start of the first host slice or GPU op to the end of the last one

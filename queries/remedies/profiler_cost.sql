@@ -23,7 +23,7 @@
 WITH dilated AS (
     SELECT trace_id, step_id, profiled_ns / unprofiled_ns AS dilation FROM measured_steps
     JOIN (SELECT trace_id, min(event_id) AS step_id, median(dur_ns) AS step_ns
-        FROM steps GROUP BY trace_id) USING (trace_id)
+        FROM steps WHERE event_id >= 0 GROUP BY trace_id) USING (trace_id)
     WHERE unprofiled_ns > 0 AND least(profiled_ns, step_ns) > thresholds().dilation_ratio * unprofiled_ns
         AND is_asked(trace_id)
 ),

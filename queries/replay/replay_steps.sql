@@ -1,7 +1,7 @@
 -- question: Which steps or units of work, or else which ranges, does a run consist of?
 -- since: 0.1
--- column kind (text): step (the profiler's), unit (of work, that nothing marks), or phase (outermost ranges of
---     the thread that launches most)
+-- column kind (text): step (the profiler's), unit (of work, that nothing marks), or phase (outermost ranges
+--     of the thread that launches most)
 -- columns name, pid, tid, start_ns, dur_ns
 -- column group_id (count): steps that do the same work have the same; -1: unknown
 -- column is_main (boolean): the run is judged by it and others

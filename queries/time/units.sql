@@ -14,7 +14,8 @@
 -- columns min_ns
 -- column median_ns (ns): half of the units are shorter
 -- columns max_ns
--- column trend (text): settling (the first third takes longer than the last), growing or steady; NULL: too few
+-- column trend (text): settling (the first third takes longer than the last), growing or
+--     steady; NULL: too few
 -- column launches (count): in a unit, the median
 -- column gpu_ops (count): launched in a unit, the median
 -- column requests (count): of all units; NULL of this and the next: unknown
@@ -32,7 +33,8 @@ SELECT
     percentile(list(launches), 50) AS launches, percentile(list(gpu_ops), 50) AS gpu_ops,
     sum(requests)::BIGINT AS requests, sum(tokens)::BIGINT AS tokens,
     coalesce(bool_or(level = 1 AND is_main), FALSE) AS is_main
-FROM units LEFT JOIN (SELECT trace_id, start_ns, end_ns, is_main FROM steps) USING (trace_id, start_ns, end_ns)
+FROM units
+LEFT JOIN (SELECT trace_id, start_ns, end_ns, is_main FROM steps) USING (trace_id, start_ns, end_ns)
 WHERE is_asked(trace_id)
 GROUP BY trace_id, pid, level, kind, group_id
 ORDER BY trace_id, level, sum(dur_ns) DESC, group_id

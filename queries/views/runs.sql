@@ -17,9 +17,9 @@ GROUP BY t.trace_id;
 -- A count over all of a trace as one in each of its steps.
 CREATE OR REPLACE MACRO in_step(many, steps) AS greatest(1, round(many / steps))::BIGINT;
 
--- The main step of median length (of an even number, the shorter of the two in the middle) and the GPU-active
--- span of each trace's main device. In a trace without GPU ops, device_id is NULL, and the span is that of its
--- busiest thread, host_active.
+-- The main step of median length (of an even number, the shorter of the two in the middle) and the
+-- GPU-active span of each trace's main device. In a trace without GPU ops, device_id is NULL, and the span is
+-- that of its busiest thread, host_active.
 CREATE OR REPLACE VIEW run_windows AS
 SELECT trace_id, device_id, kind, name, start_ns, end_ns
 FROM (

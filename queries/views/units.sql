@@ -1,7 +1,7 @@
 -- Units of work, and what belongs to them.
 
--- How lengths change over a run: settling or growing, if the median of the first or of the last third of them is
--- beyond all of the other end; else steady. NULL: they are too few.
+-- How lengths change over a run: settling or growing, if the median of the first or of the last third of them
+-- is beyond all of the other end; else steady. NULL: they are too few.
 CREATE OR REPLACE MACRO trend_of(lengths) AS
     CASE WHEN len(lengths) < thresholds().unit_trend_least THEN NULL
          WHEN list_median(lengths[:len(lengths) // 3]) > thresholds().unit_trend_ratio
