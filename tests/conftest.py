@@ -385,6 +385,8 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
+        # Tests build large documents and few cycles.
+        gc.set_threshold(20_000, 20, 20)
         gc.enable()
 
 
