@@ -12,6 +12,7 @@ os.environ["TRACEKIT_NO_PLUGINS"] = "1"
 # Before anything imports triton.
 os.environ["TRITON_INTERPRET"] = "1" if os.environ["TRACEKIT_TEST_DEVICE"] == "cpu" else "0"
 
+import gc
 import hashlib
 import json
 import pickle
@@ -374,6 +375,19 @@ def _decoded(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedPr
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Sampling())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collects tests without collecting garbage: what is imported here lives until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        # Tests build large documents and few cycles.
+        gc.set_threshold(20_000, 20, 20)
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

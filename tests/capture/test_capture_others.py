@@ -106,7 +106,7 @@ def test_events_recorded_before_an_interrupt_are_written(stand_ins, tmp_path):
     # An older nsys, which is not asked for operators.
     (stand_ins.parent / "nsys").write_text(NSYS.format(folder=stand_ins.parent, pytorch=""))
     command = ["capture", "--with", "nsys", "-o", "run.duckdb", "sh", "--", "-c",
-               "touch begun; sleep 30"]  # fmt: skip
+               "touch begun; exec sleep 30"]  # fmt: skip
     started = subprocess.Popen(
         [TRACEKIT, *command], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         text=True, start_new_session=True,

@@ -194,7 +194,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(len(PROGRAMS))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_nothing_impossible_is_said_of_a_captured_program(name, run, tmp_path):
     (tmp_path / "examples").symlink_to(REPOSITORY / "examples")
@@ -237,7 +237,7 @@ BASES = [
 ]
 # Mutants that are loaded and judged together, and how often a page of one is drawn.
 TOGETHER, EACH_PAGE = 25, 50
-MUTANTS = sample("mutants of real traces", 10_000, 50)
+MUTANTS = sample("mutants of real traces", 10_000, 25)
 SEEDS = [range(at, at + TOGETHER) for at in range(0, MUTANTS, TOGETHER)]
 
 

@@ -84,7 +84,7 @@ def database(request, folder):
         yield opened
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("explained", PREFIXES)
 @pytest.mark.parametrize("statement", [*STATEMENTS.values(), *MORE_STATEMENTS])
 def test_a_statement_that_does_more_than_read_is_refused(statement, explained, database, folder):
@@ -160,7 +160,7 @@ def test_a_database_on_disk_cannot_be_written_even_through_the_connection(folder
     assert not path.with_name("good.duckdb.wal").exists()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "sql",
     [

@@ -36,7 +36,7 @@ def _new_sessions():
 
 @pytest.fixture
 def impatient(monkeypatch):
-    for name, value in (("SILENCE_S", 0.3), ("CALL_S", 1), ("MOST_ANSWERED_BYTES", 4 << 20)):
+    for name, value in (("SILENCE_S", 0.1), ("CALL_S", 0.4), ("MOST_ANSWERED_BYTES", 4 << 20)):
         monkeypatch.setattr(web, name, value)
     monkeypatch.setattr(remote, "MOST_BYTES", 5 << 20)
 

@@ -29,13 +29,14 @@ _CAPTURES = [
     for path in sorted(folder.glob("*.json.gz"))
     if not path.name.startswith("simulated-program") and "rank" not in path.name
 ]
-_SOME = sample("captures whose marks are hidden", len(_CAPTURES), 12)
+_SOME = sample("captures whose marks are hidden", len(_CAPTURES), 8)
 CAPTURED = _CAPTURES[:: len(_CAPTURES) // _SOME][:_SOME]
 # Without annotations, nothing in them marks a pass; their layers are not passes.
-SINGLE = (
+_SINGLE = (
     "b200-vllm-eager", "h100-bert-small", "h100-qwen-small", "h100-timesformer",
     "mi300x-sglang-mixed", "mi300x-vllm-piecewise",
 )  # fmt: skip
+SINGLE = sample("shared traces of a single pass", _SINGLE, _SINGLE[::2])
 
 
 class Truth(NamedTuple):

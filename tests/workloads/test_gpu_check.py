@@ -182,7 +182,7 @@ def test_a_part_that_is_killed_at_its_limit_goes_on_where_it_stopped(checked, tm
         Task("targets", program("print('judged')"), judges=True),
     ]
     state = tmp_path / "state" / "first"
-    assert checked(tasks, "--limit", "10") == 3
+    assert checked(tasks, "--limit", "4") == 3
     status = {name: each.status for name, each in records(state).items()}
     assert status == {"quick": PASSED, "slow": CUT, "late": CUT, "targets": CUT}
     assert (tmp_path / "out" / "first" / "slow.log").read_text() == "half\n"
