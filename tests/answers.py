@@ -35,7 +35,7 @@ _DIGITS = 9
 _ADVICE = 5
 # Parts of the JSON that are compared as a whole.
 _WHOLE = (
-    "advice", "steps", "phases", "windows", "devices", "top_kernels", "memory_traffic", "one_offs",
+    "advice", "steps", "windows", "devices", "top_kernels", "memory_traffic", "one_offs",
     "links", "next",
 )  # fmt: skip
 # Other fields of a one-off: where it is recorded, and values that follow from the rest.

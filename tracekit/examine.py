@@ -143,9 +143,9 @@ class _Examiner:
             fixes = self._fixes(main, window_id, of_window, replayed, combine)
         periods = self._periods(main, causal, of_device)
         one_offs: list[OneOff] = []
-        phases, marked_ns = [], None
+        marked_ns = None
         if of_device:
-            one_offs, phases = of_device.replay.one_offs, collect.phases_of(of_device)
+            one_offs = of_device.replay.one_offs
             if main.window.kind == "step":
                 marked_ns = of_device.replay.steps.lasted_ns[window_id.number]
         kept = of_device if keep_replays else None
@@ -175,7 +175,6 @@ class _Examiner:
             one_offs=events,
             steps=[judged if step.window == judged.window else step for step in evidence.steps],
             units=with_verdicts(self.units, evidence.steps),
-            phases=phases,
             windows=[judged if each.window == judged.window else each for each in evidence.windows],
             devices=self.accounts.devices,
             top_kernels=top,

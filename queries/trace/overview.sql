@@ -19,7 +19,7 @@ WITH counted AS (
     FROM gpu_ops GROUP BY trace_id
 ),
 operator AS (SELECT trace_id, count(*) AS cpu_ops FROM cpu_ops GROUP BY trace_id),
-stepped AS (SELECT trace_id, count(*) AS steps FROM steps WHERE event_id >= 0 GROUP BY trace_id),
+stepped AS (SELECT trace_id, count(*) AS steps FROM steps GROUP BY trace_id),
 -- A device without a name is called by the hardware that has its properties.
 listed AS (
     SELECT

@@ -44,9 +44,6 @@ def test_the_range_of_median_length_is_judged(path):
     assert decode.verdict.regime == "overhead-bound"
     assert decode.window.name == "decode@3"
     assert decode.window.kind == "range"
-    assert [each.name for each in decode.phases] != []
-    lengths = sorted(each.window_ns for each in decode.phases)
-    assert decode.causal.gains.window_ns == lengths[2]
 
 
 def test_one_of_several_ranges_is_chosen_by_its_number(path):

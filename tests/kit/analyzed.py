@@ -45,7 +45,7 @@ def analysis(
     parts = {name: getattr(period, name) for name in ("window", "gpu", "idle", "host")}
     return Analysis(
         trace=trace, launch=evidence.launch, verdict=verdict, judged=judged,
-        causal=causal_of(evidence), one_offs=[*evidence.one_offs], steps=[], phases=[], windows=[],
+        causal=causal_of(evidence), one_offs=[*evidence.one_offs], steps=[], units=[], windows=[],
         devices=[], top_kernels=[], memory_traffic=[], advice=[*advice], **parts,
     )  # fmt: skip
 

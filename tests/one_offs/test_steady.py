@@ -367,7 +367,6 @@ def test_a_device_that_is_busy_all_the_time_is_not_waiting_for_the_host(shared_v
         network_gain=0.0,
     )
     assert slower_sides([now], analysis) == ["device"]
-    assert min(min(each.host_gain, each.device_gain) for each in analysis.phases) > -0.1
 
 
 def test_windows_that_say_the_same_have_one_row(shared_verdict, capsys):

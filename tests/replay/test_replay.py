@@ -205,18 +205,6 @@ def test_steps_of_one_name_are_told_apart(trace, loaded):
     assert [each.gains.window_ns for each in steps] == [117 * US, 317 * US]
 
 
-@TRACES.of(
-    slice_event("user_annotation", "prefill", 0, 40), launch(10, 5, 1), gpu_op(17, 100, 1),
-    slice_event("user_annotation", "decode", 50, 40), launch(60, 5, 2), gpu_op(118, 50, 2),
-    slice_event("user_annotation", "inner", 55, 10),
-)  # fmt: skip
-def test_without_steps_the_outermost_ranges_are_the_phases(trace, loaded):
-    phases = loaded.verdict(trace).phases
-    assert [(phase.name, phase.window_ns) for phase in phases] == [
-        ("prefill", 117 * US), ("decode", 51 * US),
-    ]  # fmt: skip
-
-
 def test_a_trace_without_a_time_cannot_be_replayed(tmp_path):
     named = [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}]
     with traces.load(tmp_path, named) as run, pytest.raises(TracekitError, match="nothing to"):

@@ -71,8 +71,8 @@ def find(
     # Changes together can save more than their sum.
     least_share = thresholds.advised_gain / 2
     absent = {**missing} | {finding.code: finding.message for finding in findings}
-    steps = len(replay.steps) if replay.steps.are_steps else 0
-    is_few = 0 < replay.graph.ops < thresholds.few_ops and steps < thresholds.fewest_alike
+    is_few = 0 < replay.graph.ops < thresholds.few_ops
+    is_few = is_few and len(replay.steps) < thresholds.fewest_alike
     codes = {finding.code for finding in findings}
     is_cold = "cold_start" in codes
     looked, unlooked = _applicable(replay, absent, _once_only(repeats, is_cold, is_few))

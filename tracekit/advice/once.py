@@ -116,7 +116,7 @@ def _is_early(event: OneOff, replay: Replay) -> bool:
     """Whether it happened before most launches; for kernels that take longer in one step, also
     before other steps showed their usual time."""
     device, steps = replay.graph.device, replay.steps
-    if event.ops and steps.are_steps:
+    if event.ops:
         slow = {one_off.name for one_off in replay.one_offs if one_off.kind == "step"}
         ends = zip(steps.names, steps.began_ns, steps.lasted_ns, strict=True)
         done = sum(began + ns <= event.start_ns and name not in slow for name, began, ns in ends)

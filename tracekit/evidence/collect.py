@@ -18,7 +18,6 @@ from tracekit.evidence.model import (
     CallSite,
     Finding,
     OneOffEvent,
-    Phase,
     RankWait,
     Repeating,
     Repetition,
@@ -26,13 +25,11 @@ from tracekit.evidence.model import (
     UnitGroup,
     of_row,
 )
-from tracekit.replay.model import WindowId
 from tracekit.text import percent
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
     from tracekit.replay.one_offs import OneOff
-    from tracekit.replay.prices import WindowGains
     from tracekit.thresholds import Thresholds
 
 # The questions whose answers an analysis contains; `--explain` prints them.
@@ -177,24 +174,6 @@ def recorder_of(database: Session, trace_id: int, missing: Container[str]) -> tu
     sql = "SELECT trace_id, profiler, record_shapes FROM trace"
     ((profiler, is_flagged),) = database.rows_of_trace(sql, trace_id)
     return profiler, bool(is_flagged) or "no_shapes" not in missing
-
-
-def phases_of(replayed: WindowGains) -> list[Phase]:
-    """The ranges of the window's name, or the phases of a trace without steps."""
-    marked = replayed.replay.ranges or replayed.replay.steps
-    if marked.are_steps:
-        return []
-    kind = "step" if replayed.replay.ranges is None else "range"
-    found = []
-    for number, name in enumerate(marked.names):
-        gains = replayed.gains(WindowId(kind, number))
-        found.append(Phase(name, gains.window_ns, gains.host, gains.device))
-    # A phase that gets longer when a side is faster overlaps the previous phase: its length from
-    # one completion to the next means nothing.
-    longest = -replayed.replay.thresholds.longer_phase
-    if kind == "step" and any(min(p.host_gain, p.device_gain) < longest for p in found):
-        return []
-    return found
 
 
 def events_of(one_offs: list[OneOff], sites: CallSites) -> list[OneOffEvent]:

@@ -221,13 +221,16 @@ class UnitGroup(Struct, frozen=True):
     """The units of work that do the same (queries/time/units.sql), of the outermost level."""
 
     group: int
+    """Its number (id)."""
     kind: str
     """step, prefill, decode, mixed, pass, layer or iteration."""
     source: str
     """How the units are known: mark, server, frame, range, graph, sequence; single: nothing
     repeats."""
     name: str
+    """The name of most of them."""
     count: int
+    """The units."""
     whole: int
     """The units that the recording does not cut off."""
     cold: int
@@ -235,8 +238,11 @@ class UnitGroup(Struct, frozen=True):
     first_ns: int
     """The length of the first one."""
     min_ns: int
+    """The length of the shortest."""
     median_ns: int
+    """Half of the units are shorter."""
     max_ns: int
+    """The length of the longest."""
     trend: str | None
     """settling, growing or steady; null: they are too few."""
     requests: int | None
@@ -265,19 +271,6 @@ class RankWait(Struct, frozen=True):
     """The longest of these waits."""
 
 
-class Phase(Struct, frozen=True):
-    """An outermost range of the launching thread, in a trace without steps."""
-
-    name: str
-    """The range's name."""
-    window_ns: int
-    """The time from the previous range's completion to its own."""
-    host_gain: float
-    """The gain from halving the host's work, as a fraction of that length."""
-    device_gain: float
-    """The gain from halving the device's work."""
-
-
 class Account(Struct, frozen=True):
     """What took time in one window."""
 
@@ -303,7 +296,7 @@ class Period(Account, frozen=True):
     bottleneck: str | None = None
     """The cause whose removal gains most."""
     group: int | None = None
-    """For a step: those that do the same work have the same number."""
+    """For a step: those that do the same work have the same number (id)."""
 
     @classmethod
     def of(cls, account: Account, gains: Gains | None) -> Period:

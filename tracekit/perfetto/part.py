@@ -89,7 +89,7 @@ class PartChoice(Struct, frozen=True):
 
 def _name_of_step(database: Session, trace_id: int, step: int) -> str:
     rows = database.ask("replay_steps", trace=trace_id)
-    steps = {row["name"].rpartition("#")[2]: row["name"] for row in rows if row["kind"] == "step"}
+    steps = {row["name"].rpartition("#")[2]: row["name"] for row in rows if row["is_marked"]}
     if str(step) not in steps:
         names = ", ".join(steps) or "none"
         raise TracekitError(f"{database.name}: has no step {step}; its steps: {names}")

@@ -152,7 +152,7 @@ def _priced(database: Session, trace_id: int, graph: Graph, steps: MarkedWindows
             copies = _launched(graph, begin, end)
             ns = int(graph.device.ns[copies].sum())
             one_offs.append(_one_off(row, 0, ns, ops=copies.tolist()))
-    if steps.are_steps and len(steps.alike) >= thresholds.fewest_alike:
+    if len(steps.alike) >= thresholds.fewest_alike:
         one_offs += _slow_steps(steps, worked, thresholds) + _busy_steps(steps, graph, thresholds)
     elif not steps.are_marked:
         one_offs += _slow_start(database, trace_id, worked)

@@ -138,7 +138,7 @@ class Replay:
         and steps that one-offs hardly change over the others.
         """
         steps = self.steps
-        if not steps.are_steps:
+        if not len(steps):
             return None
         recorded = steps.lengths(self.measured())
         lengths = steps.lengths(self.run(STEADY)) if self.one_offs else recorded
@@ -171,8 +171,7 @@ class Replay:
     @cached_property
     def _replays_ns(self) -> int:
         """The host's time to launch a CUDA graph in every step."""
-        steps = len(self.steps) if self.steps.are_steps else 0
-        return int(steps * self.thresholds.launch_floor_ns)
+        return int(len(self.steps) * self.thresholds.launch_floor_ns)
 
     @cached_property
     def _cuts_ns(self) -> list[int]:

@@ -21,8 +21,6 @@ from tracekit.replay.simulator import Run
 _NONE = np.zeros(0, np.int64)
 # The thread number that means all threads.
 _EVERY = -1
-# The kind of windows that are ranges.
-_PHASE = "phase"
 
 
 @dataclass(frozen=True)
@@ -103,8 +101,8 @@ class MarkedWindows(Windows):
     (queries/facts/windows.sql has the same definition for the recorded times of steps.)
     """
 
-    kind: str
-    """`step` (the profiler's), `unit` (of work, that nothing marks) or `phase` (ranges)."""
+    are_marked: bool
+    """Whether the trace marks them; otherwise they are units of work."""
     began_ns: list[int]
     """The host's recorded start of each window."""
     lasted_ns: list[int]
@@ -121,15 +119,6 @@ class MarkedWindows(Windows):
     """Steps that do the same work have the same; -1: unknown."""
     is_main: Flags
     """The run is judged by these steps."""
-
-    @property
-    def are_steps(self) -> bool:
-        return self.kind != _PHASE
-
-    @property
-    def are_marked(self) -> bool:
-        """Whether the trace marks these steps."""
-        return self.kind == "step"
 
     @cached_property
     def alike(self) -> list[int]:
@@ -191,9 +180,8 @@ class ReplayedWindow(Struct, frozen=True):
 
 
 def steps_of(database: Session, trace_id: int, graph: Graph) -> MarkedWindows:
-    """The steps of a trace, or its outermost ranges if it marks no steps."""
-    rows = database.arrays("replay_steps", trace=trace_id)
-    return _marked(graph, rows, next(iter(rows["kind"].tolist()), _PHASE))
+    """The steps of a trace."""
+    return _marked(graph, database.arrays("replay_steps", trace=trace_id))
 
 
 def ranges_of(database: Session, trace_id: int, graph: Graph, name: str) -> MarkedWindows:
@@ -201,13 +189,15 @@ def ranges_of(database: Session, trace_id: int, graph: Graph, name: str) -> Mark
     count, since other threads may run ranges with the same name concurrently."""
     rows = database.arrays("ranges_named", trace=trace_id, range=name)
     names = [f"{name}@{number}" for number in range(1, len(rows["pid"]) + 1)]
-    unknown = {"group_id": np.full(len(names), -1), "is_main": np.zeros(len(names), np.bool_)}
-    return _marked(graph, rows | {"name": names} | unknown, of_thread=True)
+    are_ranges = {
+        "is_marked": np.ones(len(names), np.bool_),
+        "group_id": np.full(len(names), -1),
+        "is_main": np.zeros(len(names), np.bool_),
+    }
+    return _marked(graph, rows | {"name": names} | are_ranges, of_thread=True)
 
 
-def _marked(
-    graph: Graph, rows: dict[str, Any], kind: str = _PHASE, *, of_thread: bool = False
-) -> MarkedWindows:
+def _marked(graph: Graph, rows: dict[str, Any], *, of_thread: bool = False) -> MarkedWindows:
     host, device = graph.host, graph.device
     threads = host.numbers(rows["pid"], rows["tid"])
     begin_ns, end_ns = rows["start_ns"], rows["start_ns"] + rows["dur_ns"]
@@ -229,7 +219,7 @@ def _marked(
         [str(row) for row in rows["name"]],
         host.key(threads, begin_ns),
         host.key(threads, end_ns),
-        kind,
+        bool(rows["is_marked"].any()),
         rows["start_ns"].tolist(),
         rows["dur_ns"].tolist(),
         thread,
@@ -249,7 +239,7 @@ def range_of(database: Session, trace_id: int, window: str) -> tuple[str, int | 
         TracekitError: the trace has no window or range of that name.
     """
     rows = database.ask("replay_steps", trace=trace_id)
-    steps = dict.fromkeys(row["name"] for row in rows if row["kind"] != _PHASE)
+    steps = dict.fromkeys(row["name"] for row in rows)
     names = ["gpu_active", "trace", *steps]
     if window in names:
         return None

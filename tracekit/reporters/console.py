@@ -53,7 +53,6 @@ def render(analysis: Analysis) -> None:
     section(out, "Why", analysis.verdict.why)
     _time(out, analysis)
     _windows(out, analysis)
-    _phases(out, analysis)
     _kernels(out, analysis)
     _traffic(out, analysis)
     _health(out, analysis)
@@ -146,25 +145,6 @@ def _has_row(period: Period, analysis: Analysis) -> bool:
         return not (alone and (window.start_ns, window.end_ns) == (main.start_ns, main.end_ns))
     same = period.regime == analysis.verdict.regime
     return not (same and is_hardly_longer(window, main, analysis.thresholds))
-
-
-def _phases(out: Console, analysis: Analysis) -> None:
-    """The longest outermost ranges of a trace without steps."""
-    if not analysis.phases:
-        return
-    if analysis.judged.window.kind == "range":
-        section(out, "Ranges with this name (from the start of their work to its completion)")
-    else:
-        section(out, "Phases (the trace marks no steps; ranges from one completion to the next)")
-    longest = sorted(analysis.phases, key=lambda phase: -phase.window_ns)
-    rows = [
-        (Name(each.name), duration(each.window_ns),
-         percent(max(each.host_gain, 0.0)), percent(max(each.device_gain, 0.0)))
-        for each in longest[:5]
-    ]  # fmt: skip
-    out.print(table(["range", ">length", ">half host", ">half device"], rows))
-    if len(longest) > 5:
-        out.print(f"... and {len(longest) - 5} shorter ones")
 
 
 def _busy(period: Period) -> str:

@@ -20,7 +20,6 @@ from tracekit.evidence.model import (
     Launch,
     OneOffEvent,
     Period,
-    Phase,
     SlowLink,
     Trace,
     UnitGroup,
@@ -165,8 +164,6 @@ class Analysis(Shown, frozen=True):
     """The profiler's steps, or without marks the units of work."""
     units: list[UnitGroup]
     """What the run repeats: units of work by group, most time first."""
-    phases: list[Phase]
-    """Ranges of the launching thread, in a trace without steps."""
     windows: list[Period]
     """Other windows: the GPU-active span and the whole trace."""
     devices: list[Gpu]
