@@ -146,7 +146,7 @@ class _Examiner:
         marked_ns = None
         if of_device:
             one_offs = of_device.replay.one_offs
-            if main.window.kind == "step":
+            if main.window.kind == "step" and of_device.replay.steps.are_marked:
                 marked_ns = of_device.replay.steps.lasted_ns[window_id.number]
         kept = of_device if keep_replays else None
         # Frees the large graph before the next queries run.

@@ -1,7 +1,8 @@
 -- fact: A step on the host: one that the profiler marks; in a trace without marks, an outermost unit of work.
 -- needs: step_mark, unit
 -- Units are steps where several, recorded whole and one after the other, are of the process that launches
--- most. Most GPU ops need a launch, since steps are on the host's clock. Iterations are too short.
+-- most. Most GPU ops need a launch, since steps are on the host's clock. Iterations are too short: the loop of
+-- many like ones is a step.
 -- A run is judged by its main steps: those of the group of like steps that takes most time, of groups of
 -- several steps if there is one. If the first third of them takes longer than the last, those before it
 -- settles are left out.
@@ -11,16 +12,17 @@ CREATE TABLE steps (
     step     BIGINT, -- its number
     name VARCHAR, pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,
     group_id BIGINT, -- steps that do the same work have the same; NULL: a mark without work
-    is_main  BOOLEAN -- the run is judged by it and others
+    is_main  BOOLEAN, -- the run is judged by it and others
+    iterations BIGINT -- 1, or those of a loop
 );
-WITH unmarked AS (
+WITH unlinked AS (SELECT trace_id FROM gpu_ops GROUP BY trace_id HAVING 2 * count(launch_id) < count(*)),
+unmarked AS (
     SELECT *, start_ns < max(end_ns) OVER (PARTITION BY trace_id, pid ORDER BY start_ns, unit_id
                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS is_beside
     FROM unit
     WHERE level = 1 AND source <> 'single' AND kind <> 'iteration' AND is_whole
       AND trace_id NOT IN (SELECT trace_id FROM _scratch.step_mark)
-      AND trace_id NOT IN (
-          SELECT trace_id FROM gpu_ops GROUP BY trace_id HAVING 2 * count(launch_id) < count(*))
+      AND trace_id NOT IN (FROM unlinked)
 ),
 -- Several processes may launch in one mark.
 marked AS (
@@ -40,6 +42,17 @@ step AS (
         AND count(*) OVER (PARTITION BY trace_id) > 1
         AND coalesce(NOT bool_or(is_beside) OVER (PARTITION BY trace_id, pid), TRUE)
 ),
+loop AS (
+    FROM (
+        SELECT trace_id, -1 - min(unit_id) AS event_id, count(*) || ' iterations' AS name, pid,
+               arg_min(tid, u.start_ns) AS tid, min(u.start_ns) AS start_ns, max(u.end_ns) AS end_ns,
+               group_id, max(complete_ns) - min(begin_ns) AS length_ns, count(*) AS iterations
+        FROM unit AS u ANTI JOIN step USING (trace_id)
+        WHERE level = 1 AND kind = 'iteration' AND is_whole AND trace_id NOT IN (FROM unlinked)
+        GROUP BY trace_id, pid, group_id HAVING count(*) >= thresholds().unit_loop_least
+    )
+    QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY length_ns DESC, start_ns) = 1
+),
 main AS (
     SELECT trace_id, group_id, list(length_ns ORDER BY start_ns) AS lengths
     FROM step GROUP BY trace_id, group_id
@@ -49,6 +62,9 @@ main AS (
 settled AS (SELECT trace_id, group_id, settled_from(lengths) AS place FROM main)
 SELECT s.* EXCLUDE length_ns,
        m.trace_id IS NOT NULL
-           AND row_number() OVER (PARTITION BY s.trace_id, s.group_id ORDER BY s.start_ns) >= place
+           AND row_number() OVER (PARTITION BY s.trace_id, s.group_id ORDER BY s.start_ns) >= place, 1
 FROM step AS s LEFT JOIN settled AS m
   ON s.trace_id = m.trace_id AND s.group_id IS NOT DISTINCT FROM m.group_id
+UNION ALL
+SELECT trace_id, event_id, 1, name, pid, tid, start_ns, end_ns, end_ns - start_ns, group_id, TRUE, iterations
+FROM loop

@@ -3,7 +3,7 @@
 -- columns gpu_ops
 -- column repeated (count): ops whose name occurs three times or more on their device, or twice if two steps
 --     are marked
--- columns steps
+-- column steps (count): steps, or iterations of a loop
 -- column names (count): different names of these ops on a device; without GPU ops, of operators
 -- column once (count): names that occur once: a repeated pass has none
 -- column passes (count): calls of the outermost module that takes most of the host's time; without modules,
@@ -35,7 +35,7 @@ turn AS (
     WHERE times > 1 AND alike >= thresholds().fewest_alike AND 2 * alike >= names
     QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY alike DESC, times) = 1
 ),
-step AS (SELECT trace_id, count(*) AS steps FROM steps GROUP BY trace_id)
+step AS (SELECT trace_id, sum(iterations)::BIGINT AS steps FROM steps GROUP BY trace_id)
 SELECT op.trace_id, sum_where(times, is_gpu) AS gpu_ops,
        sum_where(times, is_gpu AND times >= if(steps = 2, 2, thresholds().fewest_alike)) AS repeated,
        coalesce(any_value(steps), 0) AS steps, count(*) AS names, count(*) FILTER (times = 1) AS once,

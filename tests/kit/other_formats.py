@@ -155,6 +155,9 @@ def space(kind=b"TPU", device=b"TPU v6 Lite2"):
     op.stats.add(metadata_id=4, uint64_value=1 << 40)
     modules = tpu.lines.add(id=4, name=b"XLA Modules", timestamp_ns=1_000)
     modules.events.add(metadata_id=2, offset_ps=2_000_000, duration_ps=1_002_000)
+    tpu.event_metadata.add(key=3).value.name = b"4"
+    steps = tpu.lines.add(id=5, name=b"Steps", timestamp_ns=1_000)
+    steps.events.add(metadata_id=3, offset_ps=2_000_000, duration_ps=1_002_000)
     return framed([host.SerializeToString(), tpu.SerializeToString()])
 
 

@@ -26,7 +26,7 @@ from tracekit.reporters.terminal import AUTOGRAD, console, fitted
 from tracekit.text import counted, duration, lowered, percent, printable, share
 from tracekit.verdict.model import Analysis, Happened
 from tracekit.verdict.regime import UNKNOWN
-from tracekit.verdict.units import counted_units, main_units, other_units
+from tracekit.verdict.units import ITERATION, counted_units, main_units, other_units
 
 LINES, WIDTH = 24, 80
 # Rows of the window's parts, and of a bar's full length.
@@ -80,8 +80,10 @@ def _traced(analysis: Analysis) -> str:
     trace, window = analysis.trace, analysis.judged.window
     length = duration(window.span_ns)
     judged = [f"{printable(window.name)} {length}"] if window.span_ns else []
-    if window.kind == "step":
-        units = main_units(analysis)
+    units = main_units(analysis)
+    if units is not None and units.kind == ITERATION:
+        judged = [f"{printable(window.name)}, {length} in all"]
+    elif window.kind == "step":
         steps = counted_units(units) if units else counted(len(analysis.steps), "step")
         is_one = (units.count if units else len(analysis.steps)) == 1
         judged = [f"{steps} of {length}" if is_one else f"{steps}, {_step(analysis)} {length}"]

@@ -175,7 +175,7 @@ class Analysis(Shown, frozen=True):
     meanwhile: list[dict[str, Any]] = field(default_factory=list)
     """Activities of any thread during long waits in which the launching thread recorded no call."""
     marked_ns: int | None = None
-    """The length of the judged step's mark on the host; null: no step is judged. A step itself is
+    """The length of the judged step's mark on the host; null: no marked step is judged. A step is
     judged from one completion on the device to the next."""
     priced_ns: int | None = None
     """The denominator of advice's shares (except for advice on recording): the window's length

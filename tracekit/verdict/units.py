@@ -11,6 +11,8 @@ from tracekit.text import counted, duration
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN, bound_by
 
+ITERATION = "iteration"
+"""Units of a few launches: the loop of all of them is judged."""
 _NAMED = 2
 _PLURALS = {"pass": "passes"}
 

@@ -24,9 +24,12 @@ _OF_OPERATORS = "first operator to last"
 def differing_window(case: Case) -> Period | None:
     """The window with a different regime from the judged one: the GPU-active span if a marked step
     is judged; the whole trace if the span of a single pass is judged and the host works before it,
-    or the span of a host's operators, and more is recorded before or after it.
+    or the span of a host's operators, and more is recorded before or after it. What is outside of
+    steps explains why the span differs.
     """
     evidence, thresholds, window = case.evidence, case.thresholds, case.period.window
+    if window.kind == "step" and outside(case):
+        return None
     outer = {"step": "gpu_active", "gpu_active": "trace", "host_active": "trace"}
     other = outer.get(window.kind)
     for each in evidence.windows:

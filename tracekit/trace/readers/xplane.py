@@ -179,7 +179,11 @@ class _Plane:
                 category, shown = _on_device(shown)
                 args |= {"device": pid, "stream": tid}
             else:
-                category, shown = _on_host(shown, args) if not is_device else (_RANGE, shown)
+                if is_device:
+                    is_step = name == _STEPS and shown.isdecimal()
+                    category, shown = _RANGE, f"{_STEP}{shown}" if is_step else shown
+                else:
+                    category, shown = _on_host(shown, args)
             yield slice_of(category, shown, pid, tid, start, end - start, args)
 
     def _values(self, stats: Any) -> dict[str, Any]:
@@ -198,6 +202,9 @@ class _Plane:
 
 # The category of modules, steps and scopes, which XLA shows next to device work.
 _RANGE = "gpu_user_annotation"
+# The line on which TensorFlow shows a device's steps, by number, and the name of such a step.
+_STEPS = "Steps"
+_STEP = "ProfilerStep#"
 
 
 def _on_device(name: str) -> tuple[str, str]:
@@ -214,5 +221,5 @@ def _on_host(name: str, args: dict[str, Any]) -> tuple[str, str]:
         return ("cuda_runtime" if name.startswith(("cuda", "hip")) else "cuda_driver"), name
     if isinstance(args.get("step_num"), int):
         args["range"] = name
-        return "user_annotation", f"ProfilerStep#{args['step_num']}"
+        return "user_annotation", f"{_STEP}{args['step_num']}"
     return "user_annotation", name
