@@ -1,8 +1,8 @@
 -- fact: A step on the host: one that the profiler marks; in a trace without marks, an outermost unit of work.
 -- needs: step_mark, unit
 -- Units are steps where several, recorded whole and one after the other, are of the process that launches
--- most. Most GPU ops need a launch, since steps are on the host's clock. Iterations are too short: the loop of
--- many like ones is a step.
+-- most. Most GPU ops need a launch, since steps are on the host's clock. Iterations are too short: the loop
+-- of many like ones is a step.
 -- A run is judged by its main steps: those of the group of like steps that takes most time, of groups of
 -- several steps if there is one. If the first third of them takes longer than the last, those before it
 -- settles are left out.

@@ -33,7 +33,7 @@ WITH span AS (
 ),
 step AS (
     SELECT trace_id, start_ns, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns) AS number
-    FROM steps WHERE trace_id IN (SELECT trace_id FROM span)
+    FROM steps WHERE trace_id IN (SELECT trace_id FROM span) AND iterations = 1
 ),
 sparse AS (
     SELECT trace_id FROM gpu_ops WHERE trace_id IN (SELECT trace_id FROM span)

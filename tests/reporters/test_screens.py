@@ -211,7 +211,7 @@ def test_the_median_step_is_only_called_so_if_it_is(spans, said, advised, capsys
         replace(analysis.judged, window=replace(window, span_ns=span * 1_000_000)) for span in spans
     ]
     judged = replace(analysis.judged, window=window)
-    shown = replace(analysis, judged=judged, steps=steps)
+    shown = replace(analysis, judged=judged, steps=steps, units=[])
     assert f"{len(spans)} steps, {said} 1 ms" in " ".join(screen(shown, capsys, monkeypatch))
 
 

@@ -4,7 +4,7 @@ runs of several ranks, the verdicts on both and the rank that differs."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, ClassVar
 
@@ -18,11 +18,15 @@ from tracekit.records import Record, Shown
 from tracekit.stages import stage
 from tracekit.text import counted, duration, size
 from tracekit.verdict.model import LateRank, RunVerdict
+from tracekit.verdict.units import ITERATION, counted_units, named_units
 from tracekit.verdicts import verdict_together, verdicts
 
 SCHEMA = "tracekit/diff/1"
 
 _SERIOUS = ("error", "warning")
+
+# Units whose kind an inference server tells.
+_SERVED = {"prefill", "decode", "mixed"}
 
 # The form of a module in a part's name.
 _MODULE = re.compile(r"\[\d+\](/|$)")
@@ -30,7 +34,7 @@ _MODULE = re.compile(r"\[\d+\](/|$)")
 Rows = list[dict[str, Any]]
 
 # The queries `diff_NAME`: all rows of the first ones are shown, and the first rows of the others.
-_WHOLE = ("summary", "waterfall", "classes")
+_WHOLE = ("summary", "waterfall", "classes", "units")
 _LISTS = ("kernels", "operators", "modules", "parts", "memory")
 
 
@@ -65,6 +69,8 @@ class Diff(Shown, frozen=True):
     """The multi-rank runs to which the traces belong; null: the traces are compared alone."""
     parts: Rows = field(default_factory=list)
     """Parts of the program, by call site."""
+    units: Rows = field(default_factory=list)
+    """What each run repeats, outermost first."""
 
     @property
     def has_places(self) -> bool:
@@ -93,26 +99,61 @@ class Diff(Shown, frozen=True):
     @property
     def ratio(self) -> float | None:
         """The longer length over the shorter one, to three digits; None: unknown."""
-        span = self.span
-        if span is None or not span["a"] or not span["b"]:
+        return None if self.other_work else _ratio(self.span)
+
+    @property
+    def other_work(self) -> str:
+        """A sentence if the runs repeat different things, so that their lengths say nothing of each
+        other; empty: they do the same, or it is not known what they do."""
+        outer = [row for row in self.units if row["level"] == 1]
+        kinds = [[row["kind"] for row in outer if row[f"{side}_count"]] for side in "ab"]
+        if not all(kinds) or set(kinds[0]) & set(kinds[1]) or not {*kinds[0], *kinds[1]} & _SERVED:
+            return ""
+        a, b = (named_units(of_side[0]) for of_side in kinds)
+        return f"The two do different work, {a} in a and {b} in b, so their lengths do not compare"
+
+    @property
+    def unequal_units(self) -> dict[str, Any] | None:
+        """What both runs repeat, but not equally often in the compared windows (layers of a single
+        pass, or iterations of a loop): one of them is compared. None: the windows are compared."""
+        both = [row for row in self.units if row["a_count"] and row["b_count"]]
+        first = both[0] if both else None
+        if first is None or first["a_count"] == first["b_count"]:
             return None
-        return float(f"{max(span['b'] / span['a'], span['a'] / span['b']):.3g}")
+        return first if first["level"] > 1 or first["kind"] == ITERATION else None
 
     @property
     def title(self) -> str:
-        """A sentence that compares the lengths of a and b."""
-        span, ratio = self.span, self.ratio
-        if span is None and self.memory:
+        """A sentence that compares the lengths of a and b, or of what both repeat."""
+        if self.other_work:
+            return self.other_work
+        if unit := self.unequal_units:
+            a, b = (counted_units(unit["kind"], unit[f"{side}_count"]) for side in "ab")
+            lengths = {side: unit[f"{side}_median_ns"] for side in "ab"}
+            return f"{_compared(lengths)} for each {unit['kind']} ({a} in a, {b} in b)"
+        if self.span is None and self.memory:
             return self.memory_title
-        if span is None or ratio is None:
-            return "Two runs"
-        if ratio == 1:
-            sentence = "b takes as long as a"
-        elif span["b"] > span["a"]:
-            sentence = f"b takes {ratio:.3g} times as long as a"
-        else:
-            sentence = f"b is {ratio:.3g} times as fast as a"
-        return f"{sentence}: {duration(span['a'])} in a, {duration(span['b'])} in b"
+        return _compared(self.span)
+
+
+def _ratio(span: Mapping[str, Any] | None) -> float | None:
+    if span is None or not span["a"] or not span["b"]:
+        return None
+    return float(f"{max(span['b'] / span['a'], span['a'] / span['b']):.3g}")
+
+
+def _compared(span: Mapping[str, Any] | None) -> str:
+    """A sentence that compares two lengths."""
+    ratio = _ratio(span)
+    if span is None or ratio is None:
+        return "Two runs"
+    if ratio == 1:
+        sentence = "b takes as long as a"
+    elif span["b"] > span["a"]:
+        sentence = f"b takes {ratio:.3g} times as long as a"
+    else:
+        sentence = f"b is {ratio:.3g} times as fast as a"
+    return f"{sentence}: {duration(span['a'])} in a, {duration(span['b'])} in b"
 
 
 class Pair(Struct, frozen=True):

@@ -85,7 +85,8 @@ def headline(comparison: Diff) -> str:
     if comparison.is_mixed:
         return "Only one of the runs has GPU ops, so their devices cannot be compared"
     changed = [row for row in plain_waterfall(comparison) if row["change_ns"]]
-    if not changed or comparison.span is None:
+    is_of_parts = comparison.other_work or comparison.unequal_units
+    if not changed or comparison.span is None or is_of_parts:
         return comparison.title
     in_all, leads = comparison.span["b"] - comparison.span["a"], "most of all"
     most = max(changed, key=lambda row: row["change_ns"] * (1 if in_all >= 0 else -1))
@@ -106,6 +107,10 @@ def plain_waterfall(comparison: Diff) -> Rows:
 
 def _changes(comparison: Diff, is_narrow: bool = False) -> Iterator[_Changes]:
     """What changed, table by table, without empty ones."""
+    if comparison.units:
+        yield _units(comparison)
+    if comparison.other_work:
+        return
     if comparison.waterfall:
         yield _waterfall(comparison)
     figures = {row["metric"]: row for row in comparison.summary if row["a"] or row["b"]}
@@ -138,6 +143,16 @@ def _changes(comparison: Diff, is_narrow: bool = False) -> Iterator[_Changes]:
         heads = ("change", "bytes a", "bytes b", "allocations a", "allocations b")
         columns = (*(f">{head}" for head in heads), "place")
         yield f"{comparison.memory_title}, by call site", columns, memory
+
+
+def _units(comparison: Diff) -> _Changes:
+    rows: list[Sequence[Cell]] = [
+        (row["kind"], *(f"{row[f'{side}_count']:,}" for side in "ab"),
+         *("-" if row[f"{side}_median_ns"] is None else duration(row[f"{side}_median_ns"])
+           for side in "ab"), "-" if row["ratio"] is None else f"{row['ratio']:.2f}")
+        for row in comparison.units
+    ]  # fmt: skip
+    return "Units of work, the median", ("", ">a", ">b", ">one in a", ">one in b", ">b / a"), rows
 
 
 def _waterfall(comparison: Diff) -> _Changes:

@@ -84,9 +84,9 @@ def _traced(analysis: Analysis) -> str:
     if units is not None and units.kind == ITERATION:
         judged = [f"{printable(window.name)}, {length} in all"]
     elif window.kind == "step":
-        steps = counted_units(units) if units else counted(len(analysis.steps), "step")
-        is_one = (units.count if units else len(analysis.steps)) == 1
-        judged = [f"{steps} of {length}" if is_one else f"{steps}, {_step(analysis)} {length}"]
+        kind, count = (units.kind, units.count) if units else ("step", len(analysis.steps))
+        steps = counted_units(kind, count)
+        judged = [f"{steps} of {length}" if count == 1 else f"{steps}, {_step(analysis)} {length}"]
     judged = [
         each + _marked(analysis) + without_profiler(analysis) + without_once(analysis)
         for each in judged

@@ -38,9 +38,14 @@ def main_units(analysis: Analysis) -> UnitGroup | None:
     return next((each for each in analysis.units if each.group == group), None)
 
 
-def counted_units(group: UnitGroup) -> str:
-    """Its number of units, in a sentence."""
-    return counted(group.count, group.kind, _PLURALS.get(group.kind))
+def named_units(kind: str) -> str:
+    """Several units of a kind, in a sentence."""
+    return _PLURALS.get(kind, f"{kind}s")
+
+
+def counted_units(kind: str, count: int) -> str:
+    """A number of units, in a sentence."""
+    return counted(count, kind, named_units(kind))
 
 
 def other_units(analysis: Analysis) -> str:
@@ -57,4 +62,4 @@ def other_units(analysis: Analysis) -> str:
 def _in_words(group: UnitGroup) -> str:
     median = " in the median" if group.count > 1 else ""
     bound = f", {bound_by(group.verdict, group.bottleneck)}" if group.verdict else ""
-    return f"{counted_units(group)} of {duration(group.median_ns)}{median}{bound}"
+    return f"{counted_units(group.kind, group.count)} of {duration(group.median_ns)}{median}{bound}"
