@@ -2,7 +2,7 @@
 -- needs: step_mark, unit
 -- Units are steps where several, recorded whole and one after the other, are of the process that launches
 -- most. Most GPU ops need a launch, since steps are on the host's clock. Iterations are too short: the loop
--- of many like ones is a step.
+-- of many like ones is a step, unless they only copy.
 -- A run is judged by its main steps: those of the group of like steps that takes most time, of groups of
 -- several steps if there is one. If the first third of them takes longer than the last, those before it
 -- settles are left out.
@@ -42,7 +42,7 @@ step AS (
         AND count(*) OVER (PARTITION BY trace_id) > 1
         AND coalesce(NOT bool_or(is_beside) OVER (PARTITION BY trace_id, pid), TRUE)
 ),
-loop AS (
+many AS (
     FROM (
         SELECT trace_id, -1 - min(unit_id) AS event_id, count(*) || ' iterations' AS name, pid,
                arg_min(tid, u.start_ns) AS tid, min(u.start_ns) AS start_ns, max(u.end_ns) AS end_ns,
@@ -51,7 +51,12 @@ loop AS (
         WHERE level = 1 AND kind = 'iteration' AND is_whole AND trace_id NOT IN (FROM unlinked)
         GROUP BY trace_id, pid, group_id HAVING count(*) >= thresholds().unit_loop_least
     )
-    QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY length_ns DESC, start_ns) = 1
+),
+loop AS (
+    SELECT m.* FROM many AS m SEMI JOIN gpu_ops AS g
+      ON m.trace_id = g.trace_id AND g.kind = 'kernel' AND launch_start_ns >= m.start_ns
+          AND launch_start_ns < m.end_ns
+    QUALIFY row_number() OVER (PARTITION BY m.trace_id ORDER BY length_ns DESC, m.start_ns) = 1
 ),
 main AS (
     SELECT trace_id, group_id, list(length_ns ORDER BY start_ns) AS lengths

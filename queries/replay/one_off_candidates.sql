@@ -16,17 +16,19 @@
 -- column is_new_shape (boolean): an earlier step ran the operator, and none did with these shapes
 -- when: class = 'communication' OR activity IN ('compilation', 'allocation') OR call = 'begin_capture'
 --     OR kind = 'annotation' AND NOT has(traits, 'step')
---     OR (SELECT count(*) FROM trace) > (SELECT count(*) FROM (SELECT 1 FROM steps GROUP BY trace_id
+--     OR (SELECT count(*) FROM trace) > (SELECT count(*) FROM (SELECT 1 FROM steps
+--     WHERE event_id >= 0 GROUP BY trace_id
 --     HAVING count(*) < thresholds().fewest_alike))
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- tracekit/replay/one_offs.py decides which of them a verdict leaves out: the question one_offs lists these.
 -- Recurring events are left out, and stops of threads if most steps have one. An event recurs if it happens
--- in half of the steps or, without steps, in most quarters of the run (by launches), or twice at
--- the same line of the program after the run's first quarter. One or two steps do not show what each step
--- repeats, so in such a trace no stretch is a candidate, and no kernel is except the first collective of
--- ranks that begin to record at different times. In a trace of few launches, only captures are candidates,
--- and time in which nothing was recorded before or after nearly all work of the device. Copies in a row are
--- weights or a checkpoint; with steps, copies are judged like other events.
+-- in half of the steps or, without steps, in most quarters of the run (by launches), or twice at the same
+-- line of the program after the run's first quarter. One or two units of work and a loop are no steps here.
+-- One or two marked steps do not show what each step repeats, so in such a trace no stretch is a candidate,
+-- and no kernel is except the first collective of ranks that begin to record at different times. In a trace
+-- of few launches, only captures are candidates, and time in which nothing was recorded before or after
+-- nearly all work of the device. Copies in a row are weights or a checkpoint; with steps, copies are judged
+-- like other events.
 WITH span AS (
     SELECT trace_id, ceil(thresholds().long_share * (end_ns - start_ns))::BIGINT AS long_ns
     FROM windows JOIN main_device USING (trace_id, device_id) WHERE kind = 'gpu_active' AND is_asked(trace_id)
@@ -34,6 +36,7 @@ WITH span AS (
 step AS (
     SELECT trace_id, start_ns, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns) AS number
     FROM steps WHERE trace_id IN (SELECT trace_id FROM span) AND iterations = 1
+    QUALIFY event_id >= 0 OR count(*) OVER (PARTITION BY trace_id) >= thresholds().fewest_alike
 ),
 sparse AS (
     SELECT trace_id FROM gpu_ops WHERE trace_id IN (SELECT trace_id FROM span)
