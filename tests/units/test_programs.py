@@ -102,7 +102,7 @@ def families(run, trace: int, level: int) -> list[Units]:
     return run.sql(
         "SELECT kind, count(*), count(*) FILTER (is_odd) FROM unit"
         f" WHERE trace_id = {trace} AND level = {level}"
-        " GROUP BY kind, if(level = 1, ordinal - unit_id, NULL) ORDER BY min(start_ns)"
+        " GROUP BY kind, if(level = 1, ordinal - unit_id, NULL) ORDER BY min(start_ns), count(*)"
     ).rows()
 
 

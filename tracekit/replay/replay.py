@@ -138,7 +138,9 @@ class Replay:
         and steps that one-offs hardly change over the others.
         """
         steps = self.steps
-        if not len(steps):
+        is_loop = len(steps) == 1 and not steps.are_marked
+        if not len(steps) or (is_loop and self._found_ns("queued_before", "started_late")):
+            # The span shows for how long work from before the recording held the loop up.
             return None
         recorded = steps.lengths(self.measured())
         lengths = steps.lengths(self.run(STEADY)) if self.one_offs else recorded
@@ -176,9 +178,15 @@ class Replay:
     @cached_property
     def _cuts_ns(self) -> list[int]:
         """The host's launch of the first op at the end that was not recorded, if any."""
-        query = "SELECT trace_id, time_ns FROM recorder_finding WHERE code = 'dropped_at_end'"
         end_ns = self.graph.host.origin_ns + self.graph.host.span_ns
-        return [end_ns - ns for (ns,) in self.database.rows_of_trace(query, self.trace_id)]
+        return [end_ns - ns for ns in self._found_ns("dropped_at_end")]
+
+    def _found_ns(self, *codes: str) -> list[int]:
+        """The times of findings on the recording."""
+        rows = self.database.rows_of_trace(
+            "SELECT trace_id, code, time_ns FROM recorder_finding", self.trace_id
+        )
+        return [ns for code, ns in rows if code in codes]
 
     @cached_property
     def _devices(self) -> list[int]:
