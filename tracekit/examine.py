@@ -122,7 +122,7 @@ class _Examiner:
         self.no_replay = ""
         self.repetition = collect.repetition_of(database, trace_id)
         self.units = collect.units_of(database, trace_id)
-        self.groups = collect.groups_of_steps(database, trace_id)
+        self.steps = collect.steps_of(database, trace_id)
         absent = database.ask("missing", trace=trace_id)
         # The messages about missing data, by code.
         self.missing = {row["code"]: row["message"] for row in absent}
@@ -375,8 +375,8 @@ class _Examiner:
         return periods
 
     def _unjudged(self, account: Account, gains: Gains | None) -> Period:
-        group = self.groups.get(account.window.name) if account.window.kind == "step" else None
-        return replace(Period.of(account, gains), group=group)
+        step = self.steps.get(account.window.name, {}) if account.window.kind == "step" else {}
+        return replace(Period.of(account, gains), **step)
 
     def _period(self, account: Account, gains: Gains | None) -> Period:
         from tracekit.verdict.judge import judge_briefly

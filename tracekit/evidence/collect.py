@@ -80,10 +80,15 @@ def units_of(database: Session, trace_id: int) -> list[UnitGroup]:
     ]
 
 
-def groups_of_steps(database: Session, trace_id: int) -> dict[str, int]:
-    """The group of each step, by the step's name."""
-    rows = database.ask("replay_steps", trace=trace_id)
-    return {row["name"]: row["group_id"] for row in rows if row["group_id"] >= 0}
+def steps_of(database: Session, trace_id: int) -> dict[str, dict[str, Any]]:
+    """The group of each step, and whether it is cold, by the step's name."""
+    return {
+        row["name"]: {
+            "group": None if row["group_id"] < 0 else row["group_id"],
+            "is_cold": row["is_cold"],
+        }
+        for row in database.ask("replay_steps", trace=trace_id)
+    }
 
 
 def repeating_of(database: Session, trace_id: int, main: Account) -> Repeating | None:

@@ -297,6 +297,8 @@ class Period(Account, frozen=True):
     """The cause whose removal gains most."""
     group: int | None = None
     """For a step: those that do the same work have the same number (id)."""
+    is_cold: bool = False
+    """For a step: whether first-call work takes a large part of it."""
 
     @classmethod
     def of(cls, account: Account, gains: Gains | None) -> Period:

@@ -3,6 +3,8 @@ gaps."""
 
 from __future__ import annotations
 
+import string
+
 import altair as alt
 import polars as pl
 from msgspec import to_builtins
@@ -43,11 +45,17 @@ def steps(subject: Subject) -> Figure | None:
     drawn = drawn_steps(subject)
     if len(drawn) < 2:
         return None
+    groups = sorted({each.group for each in drawn if each.group is not None})
+    letters: dict[int | None, str] = {
+        group: string.ascii_uppercase[at % 26] for at, group in enumerate(groups)
+    }
     rows = pl.DataFrame(
         [
             {"step": period.window.name, "number": number, "part": part,
              "part_ns": getattr(period.gpu, column), "span_ns": period.window.span_ns,
-             "regime": period.regime, "bottleneck": period.bottleneck}
+             "regime": period.regime, "bottleneck": period.bottleneck,
+             "group": letters.get(period.group, "") if len(groups) > 1 else "",
+             "cold": "cold" if period.is_cold else ""}
             for number, period in enumerate(drawn)
             for part, column in _PARTS.items()
             if any(getattr(each.gpu, column) for each in drawn)
@@ -61,8 +69,9 @@ def steps(subject: Subject) -> Figure | None:
         same = "Their regimes differ"
     return Figure(
         f"{len(drawn)} steps, from {duration(lengths[0])} to {duration(lengths[-1])}. "
-        f"{same}. The line above each bar has the color of its regime. Click a step to see "
-        "only it in what follows.",
+        f"{same}. The line above each bar has the color of its regime"
+        f"{', and steps with the same letter do the same work' if len(groups) > 1 else ''}. "
+        "Click a step to see only it in what follows.",
         rows,
         _strip(rows),
         {"kind": "steps"},
@@ -98,7 +107,17 @@ def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
     caps = base.transform_filter(f"datum.part == '{parts[0]}'")
     caps = charts.with_tooltip(caps.transform_calculate(color="datum.regime"), *tips)
     caps = caps.mark_tick(thickness=5, yOffset=-4).encode(y=alt.Y("span_ns:Q"))
-    return charts.sized([bars, caps], 180, charts.CHOSEN_STEP)
+    layers = [bars, caps]
+    if set(rows["group"]) | set(rows["cold"]) != {""}:
+        marked = base.transform_filter(f"datum.part == '{parts[0]}'").transform_calculate(
+            mark="trim(datum.group + ' ' + datum.cold)"
+        )
+        layers.append(
+            marked.mark_text(dy=-12, fontSize=10).encode(
+                y=alt.Y("span_ns:Q"), text="mark:N", color=alt.value(charts.PLAIN)
+            )
+        )
+    return charts.sized(layers, 180, charts.CHOSEN_STEP)
 
 
 def faster(subject: Subject) -> Figure | None:
