@@ -130,6 +130,7 @@ class _Examiner:
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
         from tracekit.advice.find import of_part
 
+        window = self._step_named(window)
         ranges = self._ranges(window)
         replayed = self._replayed(ranges and ranges[0])
         replay = replayed.replay if replayed else None
@@ -295,6 +296,13 @@ class _Examiner:
         return replace(fixes, bottleneck=bottleneck, notes=notes, together=together), verdict
 
     # -- replays
+
+    def _step_named(self, window: str | None) -> str | None:
+        from tracekit.replay.windows import step_named
+
+        if window is None or window in FIXED:
+            return window
+        return step_named(self.database, self.trace_id, window)
 
     def _ranges(self, window: str | None) -> tuple[str, int | None] | None:
         """The range name in `window`, and the number of the range; None: another kind of window.

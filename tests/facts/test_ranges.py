@@ -50,7 +50,7 @@ def test_one_of_several_ranges_is_chosen_by_its_number(path):
     with tracekit.open_database(path) as database:
         last = database.verdict(window="decode@5")
         first = database.whatif("device*1", window="decode@1")
-        with pytest.raises(tracekit.TracekitError, match="there is no range number 6"):
+        with pytest.raises(tracekit.TracekitError, match="there is no number 6"):
             database.verdict(window="decode@6")
         with pytest.raises(tracekit.TracekitError, match="there is no window or range named 'dec'"):
             database.whatif("host*0.5", window="dec")

@@ -171,3 +171,11 @@ def test_prefills_and_decodes_are_not_compared(runs):
         "The two do different work, prefills in a and decodes in b, so their lengths do not compare"
     )
     assert compared.ratio is None
+
+
+def test_a_window_may_be_a_kind_of_units_and_its_number(runs):
+    usual, third = (runs.verdict(DECODES, window=each) for each in ("pass", "pass@3"))
+    assert (usual.judged.window.kind, third.judged.window.name) == ("step", "pass 3")
+    assert runs.whatif("host*0.5", trace=DECODES, window="pass@3").window == "pass 3"
+    with pytest.raises(tracekit.TracekitError, match="there is no number 99: only 10 have that"):
+        runs.verdict(DECODES, window="pass@99")

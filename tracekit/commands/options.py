@@ -273,9 +273,8 @@ THRESHOLD = option(
 )
 _WINDOW = option(
     "--window",
-    "gpu_active, trace, a step's name, or a range's name (NAME: the range of median length; "
-    "NAME@2: the "
-    "second).  [default: the step of median length; without steps, gpu_active]",
+    "gpu_active, trace, a step's name, or the name of a range or of a kind of units (NAME: the one "
+    "of median length; NAME@2: the second).  [default: a typical step; without steps, gpu_active]",
 )
 _FORMS = click.Choice(("table", "csv", "json", "parquet"))
 ROWS = (

@@ -17,7 +17,7 @@ from tracekit.replay.prices import Prices
 from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun, not_one_run, replayable
 from tracekit.replay.ranks.stragglers import Pricing
 from tracekit.replay.replay import Replay
-from tracekit.replay.windows import range_of
+from tracekit.replay.windows import range_of, step_named
 from tracekit.stages import stage
 
 SCHEMA = "tracekit/whatif/1"
@@ -128,6 +128,7 @@ def what_if(
     """
     require_times(database, trace_id)
     with stage("replaying"):
+        window = window and step_named(database, trace_id, window)
         ranges, at = (window and range_of(database, trace_id, window)) or (None, None)
         replay = Replay(database, trace_id, ranges)
         chosen = replay.window(replay.window_id(window, at))

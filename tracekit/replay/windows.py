@@ -231,6 +231,21 @@ def _marked(graph: Graph, rows: dict[str, Any], *, of_thread: bool = False) -> M
     )
 
 
+def step_named(database: Session, trace_id: int, window: str) -> str:
+    """The name of the step that a window means: `decode` is the decode of median length on the
+    host, and `decode@2` the second. Other names, and those of ranges, mean themselves."""
+    kind, _, number = window.partition("@")
+    rows = [
+        row
+        for row in database.ask("replay_steps", trace=trace_id)
+        if not row["is_marked"] and row["name"].rpartition(" ")[0] == kind
+    ]
+    if not rows or database.ask("ranges_named", trace=trace_id, range=kind):
+        return window
+    at = int(number) if number.isdecimal() else None
+    return str(rows[typical([row["dur_ns"] for row in rows], at)]["name"])
+
+
 def range_of(database: Session, trace_id: int, window: str) -> tuple[str, int | None] | None:
     """The range name in `window`, and the number: `NAME@2` is the second. None for another kind of
     window: `gpu_active`, `trace` or a step.
@@ -257,13 +272,13 @@ def range_of(database: Session, trace_id: int, window: str) -> tuple[str, int | 
 
 
 def typical(lengths: Sequence[int], at: int | None = None) -> int:
-    """The index of the range of median length, or of the one numbered `at`, from 1.
+    """The index of the range or step of median length, or of the one numbered `at`, from 1.
 
     Raises:
-        TracekitError: there are fewer ranges.
+        TracekitError: there are fewer.
     """
     if at is None:
         return int(np.argsort(lengths, kind="stable")[(len(lengths) - 1) // 2])
     if not 1 <= at <= len(lengths):
-        raise TracekitError(f"there is no range number {at}: only {len(lengths)} have that name")
+        raise TracekitError(f"there is no number {at}: only {len(lengths)} have that name")
     return at - 1
