@@ -265,7 +265,7 @@ class _Examiner:
 
         verdict = judge(evidence, self.thresholds)
         if verdict.regime == UNKNOWN:
-            repeating = collect.repeating_of(self.database, self.trace_id, main)
+            repeating = collect.repeating_of(self.database, self.trace_id, main, self.units)
             if repeating is not None:
                 verdict = judge(replace(evidence, repeating=repeating), self.thresholds)
         return verdict

@@ -10,6 +10,8 @@
 -- column count (count): units in the group
 -- column whole (count): units that the recording does not cut off
 -- column cold (count): units of which first-call work takes a large part
+-- column start_ns (ns): the begin of the one of median length
+-- column end_ns (ns): its completion
 -- column first_ns (ns): the length of the first one
 -- columns min_ns
 -- column median_ns (ns): half of the units are shorter
@@ -27,9 +29,11 @@
 SELECT
     trace_id, level, kind, any_value(source) AS source, mode(name) AS name, group_id, count(*) AS count,
     count(*) FILTER (is_whole) AS whole, count(*) FILTER (is_cold) AS cold,
-    arg_min(dur_ns, start_ns) AS first_ns, min(dur_ns) AS min_ns,
+    list(begin_ns ORDER BY dur_ns, begin_ns)[(count(*) + 1) // 2] AS start_ns,
+    list(complete_ns ORDER BY dur_ns, begin_ns)[(count(*) + 1) // 2] AS end_ns,
+    arg_min(dur_ns, units.start_ns) AS first_ns, min(dur_ns) AS min_ns,
     percentile(list(dur_ns), 50) AS median_ns, max(dur_ns) AS max_ns,
-    trend_of(list(dur_ns ORDER BY start_ns)) AS trend,
+    trend_of(list(dur_ns ORDER BY units.start_ns)) AS trend,
     percentile(list(launches), 50) AS launches, percentile(list(gpu_ops), 50) AS gpu_ops,
     sum(requests)::BIGINT AS requests, sum(tokens)::BIGINT AS tokens,
     coalesce(bool_or(level = 1 AND is_main), FALSE) AS is_main

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from tracekit.database import catalog
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
+from tracekit.evidence.units import ITERATION, counted_units, named_units
 from tracekit.records import Record, Shown
 from tracekit.stages import stage
 from tracekit.text import counted, duration, size
 from tracekit.verdict.model import LateRank, RunVerdict
-from tracekit.verdict.units import ITERATION, counted_units, named_units
 from tracekit.verdicts import verdict_together, verdicts
 
 SCHEMA = "tracekit/diff/1"

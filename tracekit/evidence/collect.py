@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,9 @@ from tracekit.evidence.model import (
     Repeating,
     Repetition,
     Trace,
-    UnitGroup,
     of_row,
 )
+from tracekit.evidence.units import UnitGroup
 from tracekit.text import percent
 
 if TYPE_CHECKING:
@@ -91,17 +91,17 @@ def steps_of(database: Session, trace_id: int) -> dict[str, dict[str, Any]]:
     }
 
 
-def repeating_of(database: Session, trace_id: int, main: Account) -> Repeating | None:
-    """The part of the main device's work that repeats, without steps."""
-    device = main.gpu and main.gpu.device_id
-    rows = database.ask("repeating_part", trace=trace_id) if main.gpu else []
-    row = next((row for row in rows if row["device_id"] == device), None)
-    if row is None:
+def repeating_of(
+    database: Session, trace_id: int, main: Account, units: Sequence[UnitGroup]
+) -> Repeating | None:
+    """What the trace repeats, if its units are no steps."""
+    group = next((each for each in units if each.count >= database.thresholds.fewest_alike), None)
+    if group is None or group.is_main or not main.gpu:
         return None
-    times = row["start_ns"], row["end_ns"]
-    part = account_between(database, trace_id, main, ("range", "repeating part"), times)
+    times = group.start_ns, group.end_ns
+    part = account_between(database, trace_id, main, ("range", group.name), times)
     assert part.gpu is not None
-    return Repeating(row["passes"], row["pass_ns"], part.window.span_ns, part.gpu)
+    return Repeating(group.counted, part.window.span_ns, part.gpu)
 
 
 def rank_wait_of(

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from tracekit.evidence.units import UnitGroup
 from tracekit.replay.model import Gains
 
 S = TypeVar("S", bound=Struct)
@@ -206,55 +207,14 @@ class Repetition(Struct, frozen=True):
 
 
 class Repeating(Struct, frozen=True):
-    """The part of a device's work that repeats, in a trace without steps
-    (queries/time/repeating_part.sql)."""
+    """What a device's work repeats, in a trace without steps."""
 
-    passes: int
-    """How often it repeats."""
-    pass_ns: int
-    """The median time from one pass to the next."""
+    units: str
+    """How many units of what kind."""
     span_ns: int
+    """The median length of a unit."""
     gpu: Gpu
-
-
-class UnitGroup(Struct, frozen=True):
-    """The units of work that do the same (queries/time/units.sql), of the outermost level."""
-
-    group: int
-    """Its number (id)."""
-    kind: str
-    """step, prefill, decode, mixed, pass, layer or iteration."""
-    source: str
-    """How the units are known: mark, server, frame, range, graph, sequence; single: nothing
-    repeats."""
-    name: str
-    """The name of most of them."""
-    count: int
-    """The units."""
-    whole: int
-    """The units that the recording does not cut off."""
-    cold: int
-    """The units of which first-call work takes a large part."""
-    first_ns: int
-    """The length of the first one."""
-    min_ns: int
-    """The length of the shortest."""
-    median_ns: int
-    """Half of the units are shorter."""
-    max_ns: int
-    """The length of the longest."""
-    trend: str | None
-    """settling, growing or steady; null: they are too few."""
-    requests: int | None
-    """The requests of all units; null: unknown."""
-    tokens: int | None
-    """The tokens that all units read and generate; null: unknown."""
-    is_main: bool
-    """Whether the run is judged by one of these units."""
-    verdict: str | None = None
-    """What bounds the unit of median length; null: it is not judged."""
-    bottleneck: str | None = None
-    """The cause whose removal gains most in it."""
+    """The device in a unit of this length."""
 
 
 class RankWait(Struct, frozen=True):

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tracekit.advice.model import Advice, misses, remedy_of
 from tracekit.evidence.model import forbids_verdicts
+from tracekit.evidence.units import ITERATION, counted_units
 from tracekit.reporters import colors
 from tracekit.reporters.parts import (
     ONCE,
@@ -26,7 +27,7 @@ from tracekit.reporters.terminal import AUTOGRAD, console, fitted
 from tracekit.text import counted, duration, lowered, percent, printable, share
 from tracekit.verdict.model import Analysis, Happened
 from tracekit.verdict.regime import UNKNOWN
-from tracekit.verdict.units import ITERATION, counted_units, main_units, other_units
+from tracekit.verdict.units import main_units, other_units
 
 LINES, WIDTH = 24, 80
 # Rows of the window's parts, and of a bar's full length.

@@ -22,10 +22,10 @@ from tracekit.evidence.model import (
     Period,
     SlowLink,
     Trace,
-    UnitGroup,
     WaitingRank,
     Window,
 )
+from tracekit.evidence.units import UnitGroup
 from tracekit.records import Shown
 from tracekit.replay.model import Causal
 from tracekit.thresholds import Thresholds

@@ -104,7 +104,7 @@ def _said(case: Case) -> str:
 
 
 def _repeating(evidence: Evidence) -> str:
-    """A sentence on the time in the repeating part of the device's work."""
+    """A sentence on the time in a unit of what the device's work repeats."""
     part = evidence.repeating
     if part is None:
         return ""
@@ -117,10 +117,7 @@ def _repeating(evidence: Evidence) -> str:
     }
     most = sorted(parts.items(), key=lambda item: -item[1])[:_NAMED]
     named = ", ".join(f"{share(ns, span_ns)} {name}" for name, ns in most if ns)
-    return (
-        f". In the {duration(span_ns)} in which its work repeats, {part.passes} times, "
-        f"{duration(part.pass_ns)} each in the median: {named}"
-    )
+    return f". Its work repeats, {part.units} of {duration(span_ns)} in the median: {named}"
 
 
 def _nearly_busy(case: Case) -> str:

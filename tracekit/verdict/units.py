@@ -6,15 +6,13 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from tracekit.evidence.model import Period, UnitGroup
-from tracekit.text import counted, duration
+from tracekit.evidence.model import Period
+from tracekit.evidence.units import UnitGroup
+from tracekit.text import duration
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN, bound_by
 
-ITERATION = "iteration"
-"""Units of a few launches: the loop of all of them is judged."""
 _NAMED = 2
-_PLURALS = {"pass": "passes"}
 
 
 def with_verdicts(units: Sequence[UnitGroup], steps: Sequence[Period]) -> list[UnitGroup]:
@@ -38,16 +36,6 @@ def main_units(analysis: Analysis) -> UnitGroup | None:
     return next((each for each in analysis.units if each.group == group), None)
 
 
-def named_units(kind: str) -> str:
-    """Several units of a kind, in a sentence."""
-    return _PLURALS.get(kind, f"{kind}s")
-
-
-def counted_units(kind: str, count: int) -> str:
-    """A number of units, in a sentence."""
-    return counted(count, kind, named_units(kind))
-
-
 def other_units(analysis: Analysis) -> str:
     """A sentence on the groups beside the judged one; empty: there are none."""
     main = main_units(analysis)
@@ -62,4 +50,4 @@ def other_units(analysis: Analysis) -> str:
 def _in_words(group: UnitGroup) -> str:
     median = " in the median" if group.count > 1 else ""
     bound = f", {bound_by(group.verdict, group.bottleneck)}" if group.verdict else ""
-    return f"{counted_units(group.kind, group.count)} of {duration(group.median_ns)}{median}{bound}"
+    return f"{group.counted} of {duration(group.median_ns)}{median}{bound}"

@@ -127,14 +127,14 @@ CASES = {
         evidence=evidence(
             host_gain=0.1, device_gain=0.05, unknown=0.5,
             repeating=Repeating(
-                passes=50, pass_ns=MS, span_ns=50 * MS,
+                units="50 passes", span_ns=50 * MS,
                 gpu=gpu(ops=500, busy_ns=40 * MS, comm_ns=35 * MS, idle_ns=10 * MS),
             ),
         ),
         regime="unknown",
         says=[
-            "In the 50 ms in which its work repeats, 50 times, 1 ms each in the median: 70.0 % "
-            "communication that nothing covers, 20.0 % idle, 10.0 % compute.",
+            "Its work repeats, 50 passes of 50 ms in the median: 70.0 % communication that nothing "
+            "covers, 20.0 % idle, 10.0 % compute.",
         ],
     ),
     # Even if the host caused them, the device's work outweighs them.

@@ -1,0 +1,70 @@
+"""What a run repeats: its units of work by group."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from tracekit.text import counted
+
+ITERATION = "iteration"
+"""Units of a few launches: the loop of all of them is judged."""
+_PLURALS = {"pass": "passes"}
+
+
+def named_units(kind: str) -> str:
+    """Several units of a kind, in a sentence."""
+    return _PLURALS.get(kind, f"{kind}s")
+
+
+def counted_units(kind: str, count: int) -> str:
+    """A number of units, in a sentence."""
+    return counted(count, kind, named_units(kind))
+
+
+class UnitGroup(Struct, frozen=True):
+    """The units of work that do the same (queries/time/units.sql), of the outermost level."""
+
+    group: int
+    """Its number (id)."""
+    kind: str
+    """step, prefill, decode, mixed, pass, layer or iteration."""
+    source: str
+    """How the units are known: mark, server, frame, range, graph, sequence; single: nothing
+    repeats."""
+    name: str
+    """The name of most of them."""
+    count: int
+    """The units."""
+    whole: int
+    """The units that the recording does not cut off."""
+    cold: int
+    """The units of which first-call work takes a large part."""
+    start_ns: int
+    """The begin of the one of median length."""
+    end_ns: int
+    """Its completion."""
+    first_ns: int
+    """The length of the first one."""
+    min_ns: int
+    """The length of the shortest."""
+    median_ns: int
+    """Half of the units are shorter."""
+    max_ns: int
+    """The length of the longest."""
+    trend: str | None
+    """settling, growing or steady; null: they are too few."""
+    requests: int | None
+    """The requests of all units; null: unknown."""
+    tokens: int | None
+    """The tokens that all units read and generate; null: unknown."""
+    is_main: bool
+    """Whether the run is judged by one of these units."""
+    verdict: str | None = None
+    """What bounds the unit of median length; null: it is not judged."""
+    bottleneck: str | None = None
+    """The cause whose removal gains most in it."""
+
+    @property
+    def counted(self) -> str:
+        """Its number of units, in a sentence."""
+        return counted_units(self.kind, self.count)
