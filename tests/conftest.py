@@ -18,6 +18,7 @@ import json
 import pickle
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -374,6 +375,9 @@ def _decoded(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedPr
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell lets what it runs in the background ignore interrupts, and so would all commands here.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(Sampling())
 
 
