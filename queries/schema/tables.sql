@@ -128,6 +128,7 @@ CREATE TABLE IF NOT EXISTS verdict (
     end_ns      BIGINT NOT NULL,
     is_main     BOOLEAN NOT NULL,   -- the window judged by default; for others, confidence, sentence,
                                     -- margin and savings are NULL
+    group_id    BIGINT,             -- of a step: those that do the same work have the same
     regime      VARCHAR NOT NULL,   -- overhead-bound, compute-bound or unknown
     bottleneck  VARCHAR,            -- the cause whose removal gains most
     margin      DOUBLE,             -- fraction of the window: positive is compute-bound

@@ -8,7 +8,7 @@
 --     one, its length
 -- column units_per_s (units per second): one per period
 -- column launches_per_unit (launches per unit): the median
--- column tokens_per_s (tokens per second): the tokens read and generated in a unit, the mean, over the period;
+-- column tokens_per_s (tokens per second): those read and generated in a unit, the mean, over the period;
 --     NULL of this and the next: unknown
 -- column ns_per_token (ns per token): of decodes, the time from a request's token to its next one; of others,
 --     the period over a unit's tokens

@@ -24,6 +24,7 @@ from tracekit.reporters.parts import (
     lists_of,
     next_of,
     short_bound,
+    short_words,
     without_profiler,
 )
 from tracekit.reporters.terminal import (
@@ -44,6 +45,8 @@ from tracekit.verdict.windows import is_hardly_longer
 
 _BAR = 34
 _ADVISED = 5
+# Groups of units that have a row.
+_GROUPS = 6
 
 
 def render(analysis: Analysis) -> None:
@@ -52,6 +55,7 @@ def render(analysis: Analysis) -> None:
     _headline(out, analysis)
     section(out, "Why", analysis.verdict.why)
     _time(out, analysis)
+    _units(out, analysis)
     _windows(out, analysis)
     _kernels(out, analysis)
     _traffic(out, analysis)
@@ -93,6 +97,24 @@ def _time(out: Console, analysis: Analysis) -> None:
         bar = Text("█" * round(_BAR * part.dur_ns / span) or "▏", colors.of(part.kind))
         rows.append((part.name, duration(part.dur_ns), share(part.dur_ns, span), bar))
     out.print(table(["", ">", ">", ""], rows))
+
+
+def _units(out: Console, analysis: Analysis) -> None:
+    """The groups of units of work; nothing if nothing repeats."""
+    groups = [each for each in analysis.units if each.count > 1 or len(analysis.units) > 1]
+    if not groups:
+        return
+    section(out, "Units of work (lengths from one completion on the device to the next)")
+    rows: list[Sequence[Cell]] = [
+        (each.counted + (f", {each.cold} cold" if each.cold else ""), duration(each.first_ns),
+         duration(each.min_ns), duration(each.median_ns), duration(each.max_ns), each.trend or "-",
+         "-" if each.verdict is None else short_words(each.verdict, each.bottleneck))
+        for each in groups[:_GROUPS]
+    ]  # fmt: skip
+    columns = ["", ">first", ">min", ">median", ">max", "trend"]
+    out.print(table([*columns, Column("verdict", no_wrap=True)], rows))
+    if len(groups) > _GROUPS:
+        out.print(f"... and {counted(len(groups) - _GROUPS, 'smaller group')}")
 
 
 def _windows(out: Console, analysis: Analysis) -> None:

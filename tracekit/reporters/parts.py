@@ -146,8 +146,13 @@ def bound_text(found: Verdict | Period) -> Text:
 
 def short_bound(found: Verdict | Period) -> Text:
     """The short form of regime and bottleneck, such as `overhead, python`."""
-    regime, by = split_bound(found.regime, found.bottleneck)
-    if regime != found.regime:
-        return Text(by.removeprefix(" by "), colors.of(found.regime))
-    text = Text(regime.removesuffix("-bound"), colors.of(found.regime))
-    return text.append(f", {found.bottleneck}", "default") if found.bottleneck else text
+    return short_words(found.regime, found.bottleneck)
+
+
+def short_words(regime: str, bottleneck: str | None) -> Text:
+    """The short form of a regime and a bottleneck."""
+    word, by = split_bound(regime, bottleneck)
+    if word != regime:
+        return Text(by.removeprefix(" by "), colors.of(regime))
+    text = Text(word.removesuffix("-bound"), colors.of(regime))
+    return text.append(f", {bottleneck}", "default") if bottleneck else text

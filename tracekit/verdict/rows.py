@@ -90,6 +90,7 @@ def _verdicts(analysis: Analysis) -> Iterator[dict[str, Any]]:
     main = analysis.judged.window
     yield _window(main) | {
         "is_main": True,
+        "group_id": analysis.judged.group,
         "regime": verdict.regime,
         "bottleneck": verdict.bottleneck,
         "margin": verdict.margin,
@@ -100,6 +101,7 @@ def _verdicts(analysis: Analysis) -> Iterator[dict[str, Any]]:
     }
     for other in _others(analysis):
         judged = {"is_main": False, "regime": other.regime, "bottleneck": other.bottleneck}
+        judged["group_id"] = other.group
         yield _window(other.window) | judged
 
 
