@@ -1,11 +1,10 @@
 -- fact: A step on the host: one that the profiler marks; in a trace without marks, an outermost unit of work.
 -- needs: step_mark, unit
 -- Units are steps where several, recorded whole and one after the other, are of the process that launches
--- most. Most GPU ops need a launch, since steps are on the host's clock. Iterations are too short: the loop
--- of many like ones is a step, unless they only copy.
+-- most. Most GPU ops need a launch, since steps are on the host's clock. Iterations are too short: see loops.
 -- A run is judged by its main steps: those of the group of like steps that takes most time, of groups of
--- several steps if there is one. Cold steps are left out if others are warm, and if the first third takes
--- longer than the last, those before it settles.
+-- several steps if there is one. Few cold steps are left out, and if the first third takes longer than the
+-- last, so are those before it settles.
 CREATE TABLE steps (
     trace_id INTEGER,
     event_id BIGINT, -- the mark that starts first; negative: a unit, which nothing marks
@@ -13,17 +12,16 @@ CREATE TABLE steps (
     name VARCHAR, pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,
     group_id BIGINT, -- steps that do the same work have the same; NULL: a mark without work
     is_cold  BOOLEAN, -- first-call work takes a large part of it
-    is_main  BOOLEAN, -- the run is judged by it and others
-    iterations BIGINT -- 1, or those of a loop
+    is_main  BOOLEAN  -- the run is judged by it and others
 );
-WITH unlinked AS (SELECT trace_id FROM gpu_ops GROUP BY trace_id HAVING 2 * count(launch_id) < count(*)),
-unmarked AS (
+WITH unmarked AS (
     SELECT *, start_ns < max(end_ns) OVER (PARTITION BY trace_id, pid ORDER BY start_ns, unit_id
                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS is_beside
     FROM unit
     WHERE level = 1 AND source <> 'single' AND kind <> 'iteration' AND is_whole
       AND trace_id NOT IN (SELECT trace_id FROM _scratch.step_mark)
-      AND trace_id NOT IN (FROM unlinked)
+      AND trace_id NOT IN (
+          SELECT trace_id FROM gpu_ops GROUP BY trace_id HAVING 2 * count(launch_id) < count(*))
 ),
 -- Several processes may launch in one mark.
 marked AS (
@@ -43,22 +41,9 @@ step AS (
         AND count(*) OVER (PARTITION BY trace_id) > 1
         AND coalesce(NOT bool_or(is_beside) OVER (PARTITION BY trace_id, pid), TRUE)
 ),
-many AS (
-    SELECT trace_id, -1 - min(unit_id) AS event_id, count(*) || ' iterations' AS name, pid,
-           arg_min(tid, u.start_ns) AS tid, min(u.start_ns) AS start_ns, max(u.end_ns) AS end_ns, group_id,
-           max(complete_ns) - min(begin_ns) AS length_ns, count(*) AS iterations
-    FROM unit AS u ANTI JOIN step USING (trace_id)
-    WHERE level = 1 AND kind = 'iteration' AND is_whole AND trace_id NOT IN (FROM unlinked)
-    GROUP BY trace_id, pid, group_id HAVING count(*) >= thresholds().unit_loop_least
-),
-loop AS (
-    SELECT m.* FROM many AS m SEMI JOIN gpu_ops AS g
-      ON m.trace_id = g.trace_id AND g.kind = 'kernel' AND launch_start_ns >= m.start_ns
-          AND launch_start_ns < m.end_ns
-    QUALIFY row_number() OVER (PARTITION BY m.trace_id ORDER BY length_ns DESC, m.start_ns) = 1
-),
 usual AS (
-    SELECT *, NOT is_cold OR bool_and(is_cold) OVER (PARTITION BY trace_id, group_id) AS is_usual FROM step
+    SELECT *, NOT is_cold OR 4 * count_if(is_cold) OVER alike >= count(*) OVER alike AS is_usual
+    FROM step WINDOW alike AS (PARTITION BY trace_id, group_id)
 ),
 main AS (
     SELECT trace_id, group_id, list(length_ns ORDER BY start_ns) AS lengths
@@ -69,11 +54,6 @@ main AS (
 settled AS (SELECT trace_id, group_id, settled_from(lengths) AS place FROM main)
 SELECT s.* EXCLUDE (length_ns, is_usual),
        m.trace_id IS NOT NULL AND is_usual
-           AND row_number() OVER (PARTITION BY s.trace_id, s.group_id, is_usual ORDER BY s.start_ns) >= place,
-       1
+           AND row_number() OVER (PARTITION BY s.trace_id, s.group_id, is_usual ORDER BY s.start_ns) >= place
 FROM usual AS s LEFT JOIN settled AS m
   ON s.trace_id = m.trace_id AND s.group_id IS NOT DISTINCT FROM m.group_id
-UNION ALL
-SELECT trace_id, event_id, 1, name, pid, tid, start_ns, end_ns, end_ns - start_ns, group_id, FALSE, TRUE,
-       iterations
-FROM loop

@@ -1,5 +1,5 @@
 -- fact: A time window over which shares are computed, of one device.
--- needs: steps, trace_span
+-- needs: loops, trace_span
 -- of: gpu_ops
 --   gpu_active  start of the first GPU op to end of the last one
 --   step        begins when the host has begun it and all devices have finished earlier work, and ends when
@@ -19,7 +19,7 @@ WITH active AS (
 worked AS (
     SELECT trace_id, start_ns, end_ns, launch_start_ns,
            min(start_ns) FILTER (launch_id IS NOT NULL) OVER (PARTITION BY trace_id) AS first_ns
-    FROM gpu_ops WHERE trace_id IN (SELECT trace_id FROM steps)
+    FROM gpu_ops WHERE trace_id IN (SELECT trace_id FROM judged_steps)
 ),
 finished AS (
     SELECT trace_id, coalesce(launch_start_ns, -thresholds().late_time_ns) AS at_ns,
@@ -28,7 +28,7 @@ finished AS (
 ),
 begun AS (
     SELECT s.*, greatest(s.start_ns, coalesce(f.end_ns, s.start_ns)) AS begin_ns
-    FROM steps AS s ASOF LEFT JOIN finished AS f ON s.trace_id = f.trace_id AND s.start_ns > f.at_ns
+    FROM judged_steps AS s ASOF LEFT JOIN finished AS f ON s.trace_id = f.trace_id AND s.start_ns > f.at_ns
 ),
 step AS (
     SELECT s.trace_id, s.name, s.begin_ns AS start_ns,

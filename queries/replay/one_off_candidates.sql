@@ -35,7 +35,7 @@ WITH span AS (
 ),
 step AS (
     SELECT trace_id, start_ns, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns) AS number
-    FROM steps WHERE trace_id IN (SELECT trace_id FROM span) AND iterations = 1
+    FROM steps WHERE trace_id IN (SELECT trace_id FROM span)
     QUALIFY event_id >= 0 OR count(*) OVER (PARTITION BY trace_id) >= thresholds().fewest_alike
 ),
 sparse AS (

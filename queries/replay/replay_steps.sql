@@ -1,4 +1,4 @@
--- question: Which steps does a run consist of?
+-- question: Which steps, or which loop, does a run consist of?
 -- since: 0.1
 -- columns name, pid, tid, start_ns, dur_ns
 -- column is_marked (boolean): the trace marks it; otherwise it is a unit of work
@@ -8,5 +8,5 @@
 -- doubts: no_steps
 SELECT trace_id, name, pid, tid, start_ns, dur_ns, event_id >= 0 AS is_marked,
        coalesce(group_id, -1) AS group_id, is_cold, is_main
-FROM steps WHERE is_asked(trace_id)
+FROM judged_steps WHERE is_asked(trace_id)
 ORDER BY trace_id, start_ns

@@ -35,7 +35,8 @@ turn AS (
     WHERE times > 1 AND alike >= thresholds().fewest_alike AND 2 * alike >= names
     QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY alike DESC, times) = 1
 ),
-step AS (SELECT trace_id, sum(iterations)::BIGINT AS steps FROM steps GROUP BY trace_id)
+step AS (SELECT trace_id, count(*) AS steps FROM steps GROUP BY trace_id
+    UNION ALL SELECT trace_id, iterations FROM loops)
 SELECT op.trace_id, sum_where(times, is_gpu) AS gpu_ops,
        sum_where(times, is_gpu AND times >= if(steps = 2, 2, thresholds().fewest_alike)) AS repeated,
        coalesce(any_value(steps), 0) AS steps, count(*) AS names, count(*) FILTER (times = 1) AS once,

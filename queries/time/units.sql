@@ -36,7 +36,8 @@ SELECT
     trend_of(list(dur_ns ORDER BY units.start_ns)) AS trend,
     percentile(list(launches), 50) AS launches, percentile(list(gpu_ops), 50) AS gpu_ops,
     sum(requests)::BIGINT AS requests, sum(tokens)::BIGINT AS tokens,
-    coalesce(bool_or(level = 1 AND is_main), FALSE) AS is_main
+    coalesce(bool_or(level = 1 AND is_main), FALSE)
+        OR (trace_id, group_id) IN (SELECT (trace_id, group_id) FROM loops) AS is_main
 FROM units
 LEFT JOIN (SELECT trace_id, start_ns, end_ns, is_main FROM steps) USING (trace_id, start_ns, end_ns)
 WHERE is_asked(trace_id)

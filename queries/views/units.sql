@@ -29,6 +29,12 @@ CREATE OR REPLACE MACRO settled_from(lengths) AS
 CREATE OR REPLACE VIEW units AS
 SELECT *, complete_ns - begin_ns AS dur_ns FROM unit;
 
+-- What a run may be judged by: its steps, or else its loop.
+CREATE OR REPLACE VIEW judged_steps AS
+SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, group_id, is_cold, is_main FROM steps
+UNION ALL
+SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, group_id, FALSE, TRUE FROM loops;
+
 -- The GPU ops launched in each unit: an op is in one unit of each level at most.
 CREATE OR REPLACE VIEW unit_ops AS
 SELECT g.trace_id, u.unit_id, u.level, u.kind, g.event_id

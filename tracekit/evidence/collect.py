@@ -24,7 +24,7 @@ from tracekit.evidence.model import (
     Trace,
     of_row,
 )
-from tracekit.evidence.units import UnitGroup
+from tracekit.evidence.units import ITERATION, UnitGroup
 from tracekit.text import percent
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ def repeating_of(
     database: Session, trace_id: int, main: Account, units: Sequence[UnitGroup]
 ) -> Repeating | None:
     """What the trace repeats, if its units are no steps."""
-    group = next((each for each in units if each.count >= database.thresholds.fewest_alike), None)
+    least = database.thresholds.fewest_alike
+    alike = (each for each in units if each.count >= least and each.kind != ITERATION)
+    group = next(alike, None)
     if group is None or group.is_main or not main.gpu:
         return None
     times = group.start_ns, group.end_ns

@@ -138,8 +138,7 @@ class Replay:
         and steps that one-offs hardly change over the others.
         """
         steps = self.steps
-        is_loop = len(steps) == 1 and not steps.are_marked
-        if not len(steps) or (is_loop and self._found_ns("queued_before", "started_late")):
+        if not len(steps) or (steps.is_loop and self._found_ns("queued_before", "started_late")):
             # The span shows for how long work from before the recording held the loop up.
             return None
         recorded = steps.lengths(self.measured())

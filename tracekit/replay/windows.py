@@ -120,6 +120,11 @@ class MarkedWindows(Windows):
     is_main: Flags
     """The run is judged by these steps."""
 
+    @property
+    def is_loop(self) -> bool:
+        """Whether it is a loop of short iterations, which stands for steps."""
+        return len(self) == 1 and not self.are_marked
+
     @cached_property
     def alike(self) -> list[int]:
         """The steps that are compared with each other: all marked ones, since what they do once is

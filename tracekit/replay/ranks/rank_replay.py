@@ -273,7 +273,8 @@ class RankReplay:
     @cached_property
     def step_names(self) -> list[str]:
         """The steps that all ranks recorded, in order."""
-        counts = [Counter(replay.steps.names) for replay in self.replays]
+        steps = [replay.steps for replay in self.replays]
+        counts = [Counter([] if each.is_loop else each.names) for each in steps]
         return [name for name in counts[0] if all(count[name] == 1 for count in counts)]
 
     def rank_borders(self, runs: Sequence[Run]) -> list[Ints]:
