@@ -2,6 +2,8 @@
 -- since: 0.1
 -- params kind
 -- columns device_id, kind, name, start_ns, span_ns
+-- column group_id (count): of a step: those that do the same work have the same; NULL: no step
+-- column is_typical (boolean): the step of median length in its group, which stands for the group
 -- column regime (text): overhead-bound, compute-bound or unknown
 -- column decided_by (text): the rule that decided
 -- columns busy_ns, waits_for_host_ns
@@ -22,7 +24,8 @@
 -- A device that waits for the host longer than it works is overhead-bound; one that works longer is
 -- compute-bound. This is a first approximation: it ignores what a faster host or device would gain, and what
 -- happened only once. `tracekit analyze` replays the run to confirm or correct it.
-WITH part AS (
+WITH grouped AS (SELECT trace_id, name, any_value(group_id) AS group_id FROM judged_steps GROUP BY ALL),
+part AS (
     FROM window_partition WHERE is_asked(trace_id) AND kind = coalesce(getvariable('kind'), kind)
 ),
 cause AS (
@@ -60,7 +63,10 @@ moved AS (
     GROUP BY ALL
 )
 SELECT
-    p.trace_id, p.device_id, p.kind, p.name, p.start_ns, span_ns,
+    p.trace_id, p.device_id, p.kind, p.name, p.start_ns, span_ns, group_id,
+    p.kind = 'step'
+        AND 2 * row_number() OVER (alike ORDER BY span_ns, p.start_ns) - count(*) OVER alike IN (0, 1)
+        AS is_typical,
     CASE WHEN abs(busy_ns - waits_for_host_ns) < idle_ns - waits_for_host_ns THEN 'unknown'
          WHEN waits_for_host_ns > busy_ns THEN 'overhead-bound' ELSE 'compute-bound' END AS regime,
     CASE regime WHEN 'unknown' THEN 'idle time that is neither could turn it either way'
@@ -78,4 +84,6 @@ FROM part AS p LEFT JOIN cause AS c USING (trace_id, device_id, kind, name, star
 LEFT JOIN called AS l USING (trace_id, device_id, kind, name, start_ns)
 LEFT JOIN dispatch AS d USING (trace_id, device_id, kind, name, start_ns)
 LEFT JOIN moved AS m USING (trace_id, device_id, kind, name, start_ns)
+LEFT JOIN grouped AS g ON p.trace_id = g.trace_id AND p.kind = 'step' AND p.name = g.name
+WINDOW alike AS (PARTITION BY p.trace_id, p.device_id, p.kind, group_id)
 ORDER BY p.trace_id, p.device_id, p.kind, p.start_ns, span_ns
