@@ -173,6 +173,15 @@ def test_prefills_and_decodes_are_not_compared(runs):
     assert compared.ratio is None
 
 
+@pytest.mark.parametrize("trace", [DECODES, LOOP, LATE, ONE_LONG])
+def test_what_lies_outside_of_steps_adds_up_with_them(trace, runs):
+    rows = runs.ask("outside_units", trace=trace)
+    (whole,) = runs.ask("partition", trace=trace, kind="trace")
+    assert sum(row["part_ns"] for row in rows) == whole["span_ns"]
+    assert all(row["part_ns"] > 0 for row in rows)
+    assert {row["part"] for row in rows} >= {"steps"}
+
+
 def test_a_window_may_be_a_kind_of_units_and_its_number(runs):
     usual, third = (runs.verdict(DECODES, window=each) for each in ("pass", "pass@3"))
     assert (usual.judged.window.kind, third.judged.window.name) == ("step", "pass 3")
