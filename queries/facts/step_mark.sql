@@ -11,10 +11,12 @@ CREATE TABLE _scratch.step_mark (
 );
 WITH annotated AS (FROM annotations WHERE has(traits, 'step') AND dur_ns > 0),
 host AS (SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns FROM annotated WHERE side = 'host'),
+alone AS (FROM annotated WHERE trace_id NOT IN (SELECT trace_id FROM host)),
 device AS (
     SELECT a.trace_id, a.event_id, any_value(a.name) AS name, mode(g.pid) AS pid, mode(g.tid) AS tid,
            min(launch_start_ns) AS start_ns, max(launch_end_ns) AS end_ns
-    FROM gpu_ops AS g ASOF JOIN (FROM annotated WHERE trace_id NOT IN (SELECT trace_id FROM host)) AS a
+    -- A join would sort all ops of other traces.
+    FROM (FROM gpu_ops WHERE trace_id IN (SELECT trace_id FROM alone)) AS g ASOF JOIN alone AS a
       ON g.trace_id = a.trace_id AND g.start_ns >= a.start_ns
     WHERE g.start_ns < a.end_ns AND launch_id IS NOT NULL GROUP BY a.trace_id, a.event_id
 ),
