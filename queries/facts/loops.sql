@@ -1,6 +1,6 @@
 -- fact: A loop of many short iterations, as of a benchmark, in a trace without steps. It is judged as a step.
 -- needs: steps
--- Of several loops, it is the longest. One that only copies is none.
+-- Of several loops, it is the longest. One that only copies is none. As of steps, most GPU ops need a launch.
 CREATE TABLE loops (
     trace_id INTEGER,
     event_id BIGINT, -- negative: a unit of work has no event
@@ -14,6 +14,8 @@ WITH many AS (
            max(complete_ns) - min(begin_ns) AS length_ns, count(*) AS iterations
     FROM unit AS u ANTI JOIN steps USING (trace_id)
     WHERE level = 1 AND kind = 'iteration' AND is_whole
+      AND trace_id NOT IN (
+          SELECT trace_id FROM gpu_ops GROUP BY trace_id HAVING 2 * count(launch_id) < count(*))
     GROUP BY trace_id, pid, group_id HAVING count(*) >= thresholds().unit_loop_least
 )
 SELECT trace_id, event_id, iterations || ' iterations', m.pid, m.tid, m.start_ns, m.end_ns,

@@ -35,6 +35,14 @@ def start_up(program: Program) -> None:
     program.events.append(operator("aten::normal_", begin, program.now - begin))
 
 
+def lose_launches(program: Program) -> None:
+    program.events = [
+        event
+        for number, event in enumerate(program.events)
+        if event["cat"] != "cuda_runtime" or number % 4 == 0
+    ]
+
+
 def marked(lengths_us: Iterable[float], kernels: Callable[[float], int]) -> int:
     """Steps of these lengths on the host, each with a number of kernels that follows from it."""
 
@@ -93,6 +101,8 @@ def served(kind: str) -> int:
 
 DECODES = recorded(programs.prefill_and_decodes)
 LOOP = recorded(lambda program: program.kernel("init"), programs.benchmark_loop)
+# Three quarters of its launches were not recorded.
+UNLINKED = recorded(lambda program: program.kernel("init"), programs.benchmark_loop, lose_launches)
 LATE = recorded(start_up, programs.prefill_and_decodes)
 COLD = recorded(programs.single_cold_pass)
 ONE_LONG = marked((2_300, 2_300, 5_000), kernels=lambda us: 40 if us < 3_000 else 200)
@@ -131,6 +141,12 @@ def test_a_gap_before_a_loop_is_not_judged(runs):
     assert analysis.judged.gpu.busy_ns > 0.97 * analysis.judged.window.span_ns
     assert analysis.verdict.regime == "compute-bound"
     assert "10.7 ms of the trace's 19.7 ms happened once" in analysis.headline
+
+
+def test_a_loop_of_ops_without_launches_is_not_judged_by_the_hosts_clock(runs):
+    analysis = runs.verdict(UNLINKED)
+    assert 2 * analysis.gpu.linked < analysis.gpu.gpu_ops
+    assert (analysis.judged.window.kind, analysis.steps) == ("gpu_active", [])
 
 
 def test_a_start_before_the_first_unit_is_a_clause(runs):
