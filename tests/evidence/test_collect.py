@@ -1,9 +1,12 @@
 """Evidence from the rows of questions."""
 
 import pytest
+from msgspec.structs import replace
 
+from tests.kit import traces
 from tests.kit.analyzed import Answering
-from tracekit.evidence.collect import dominant_of
+from tests.kit.traces import gpu_op, launch
+from tracekit.evidence.collect import dominant_of, repeating_of
 
 REDUCED = ("ncclDevKernel_AllReduce", "communication", 900)
 
@@ -33,3 +36,18 @@ REDUCED = ("ncclDevKernel_AllReduce", "communication", 900)
 def test_what_takes_most_of_the_time_of_compute_kernels(kernels, clause):
     rows = [{"name": name, "class": kind, "total_ns": ns} for name, kind, ns in kernels]
     assert dominant_of(Answering(kernel_classes=rows), 1, rows) == clause
+
+
+def test_what_repeats_is_told_only_where_the_main_device_works(tmp_path):
+    events = [
+        each for n in range(12) for each in (launch(9 * n, 2, n + 1), gpu_op(9 * n + 3, 5, n + 1))
+    ]
+    with traces.load(tmp_path, events) as run:
+        analysis = run.verdict()
+        (group,) = analysis.units
+        group = replace(group, kind="pass", is_main=False)
+        found = repeating_of(run.session, 1, analysis.judged, [group])
+        assert found is not None
+        assert (found.units, found.span_ns) == ("12 passes", group.end_ns - group.start_ns)
+        elsewhere = replace(group, start_ns=10**9, end_ns=2 * 10**9)
+        assert repeating_of(run.session, 1, analysis.judged, [elsewhere]) is None

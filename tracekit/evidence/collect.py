@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from tracekit.causes import in_words_of, words
+from tracekit.errors import TracekitError
 from tracekit.evidence.accounts import account_between
 from tracekit.evidence.model import (
     Account,
@@ -101,7 +102,11 @@ def repeating_of(
     if group is None or group.is_main or not main.gpu:
         return None
     times = group.start_ns, group.end_ns
-    part = account_between(database, trace_id, main, ("range", group.name), times)
+    try:
+        part = account_between(database, trace_id, main, ("range", group.name), times)
+    except TracekitError:
+        # It runs on another device.
+        return None
     assert part.gpu is not None
     return Repeating(group.counted, part.window.span_ns, part.gpu)
 
