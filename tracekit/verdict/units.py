@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tracekit.evidence.model import Period
 from tracekit.evidence.units import UnitGroup
-from tracekit.text import duration
+from tracekit.text import counted, duration
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN, bound_by
 
@@ -43,7 +43,8 @@ def other_units(analysis: Analysis) -> str:
     if main is None or not others:
         return ""
     named = "; ".join(_in_words(each) for each in others[:_NAMED])
-    rest = f"; and {len(others) - _NAMED} other groups" if len(others) > _NAMED else ""
+    more = len(others) - _NAMED
+    rest = f"; and {counted(more, 'other group')}" if more > 0 else ""
     return f"Beside them: {named}{rest}"
 
 
