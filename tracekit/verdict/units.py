@@ -45,7 +45,7 @@ def other_units(analysis: Analysis) -> str:
     named = "; ".join(_in_words(each) for each in others[:_NAMED])
     more = len(others) - _NAMED
     rest = f"; and {counted(more, 'other group')}" if more > 0 else ""
-    return f"Beside them: {named}{rest}"
+    return f"Beside {'it' if main.count == 1 else 'them'}: {named}{rest}"
 
 
 def _in_words(group: UnitGroup) -> str:
