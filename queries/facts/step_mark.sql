@@ -13,7 +13,8 @@ WITH annotated AS (FROM annotations WHERE has(traits, 'step') AND dur_ns > 0),
 host AS (SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns FROM annotated WHERE side = 'host'),
 alone AS (FROM annotated WHERE trace_id NOT IN (SELECT trace_id FROM host)),
 device AS (
-    SELECT a.trace_id, a.event_id, any_value(a.name) AS name, mode(g.pid) AS pid, mode(g.tid) AS tid,
+    SELECT a.trace_id, a.event_id, any_value(a.name) AS name,
+           mode(g.pid ORDER BY g.pid) AS pid, mode(g.tid ORDER BY g.tid) AS tid,
            min(launch_start_ns) AS start_ns, max(launch_end_ns) AS end_ns
     -- A join would sort all ops of other traces.
     FROM (FROM gpu_ops WHERE trace_id IN (SELECT trace_id FROM alone)) AS g ASOF JOIN alone AS a

@@ -36,8 +36,8 @@ traced AS (
            coalesce(2 * linked >= ops, TRUE) AS by_host,
            calls - launched > thresholds().unit_lost_share * calls AS lacks_ops
     FROM (SELECT trace_id, count(*) AS calls, count(label) AS launched FROM enqueued GROUP BY trace_id)
-    FULL JOIN (SELECT trace_id, count(*) AS ops, count(launch_id) AS linked, mode(pid) AS pid FROM gpu_ops
-        GROUP BY trace_id) AS g USING (trace_id)
+    FULL JOIN (SELECT trace_id, count(*) AS ops, count(launch_id) AS linked, mode(pid ORDER BY pid) AS pid
+        FROM gpu_ops GROUP BY trace_id) AS g USING (trace_id)
 ),
 launch AS (
     FROM call SEMI JOIN (FROM traced WHERE by_host AND lacks_ops IS NOT TRUE) USING (trace_id)

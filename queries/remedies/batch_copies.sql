@@ -2,7 +2,8 @@
 -- since: 0.1
 -- title: Batch small copies and fills into one
 -- causes: launch, dispatch, python, copy, latency
--- when: kind IN ('memcpy', 'memset')
+-- when: kind IN ('memcpy', 'memset'); (SELECT count(*) >= thresholds().fewest_batched FROM gpu_ops
+--     WHERE copy_kind IN ('HtoD', 'DtoD', 'memset') AND bytes <= thresholds().tiny_copy_bytes)
 -- needs: The values are known together: pack them on the host, copy once, and take views on the device.
 -- caveat: The time to pack the values on the host is not counted.
 -- blind: no_runtime_calls

@@ -56,6 +56,7 @@ call AS (
     ASOF JOIN launched AS a ON o.trace_id = a.trace_id AND o.pid = a.pid AND o.tid = a.tid
         AND o.start_ns < a.start_ns
 )
-SELECT trace_id, nullif(place, cpu_op) AS place, mode(detail) OVER (PARTITION BY trace_id, place) AS detail,
+SELECT trace_id, nullif(place, cpu_op) AS place,
+       mode(detail ORDER BY detail) OVER (PARTITION BY trace_id, place) AS detail,
        'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM call

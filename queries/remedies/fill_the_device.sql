@@ -2,7 +2,9 @@
 -- since: 0.1
 -- title: Give kernels enough blocks to fill the device
 -- causes: latency, math
--- when: class IN ('gemm', 'convolution', 'attention')
+-- when: class IN ('gemm', 'convolution', 'attention'); (SELECT count(*) > 0 FROM gpu_ops
+--     WHERE blocks_per_sm > 0 AND class IN ('gemm', 'convolution', 'attention')
+--         AND dur_ns > thresholds().launch_floor_ns)
 -- effort: medium
 -- needs: More work for each launch (a larger batch), or the same work in more blocks: split-K products, split
 --     attention, persistent kernels, another algorithm of a convolution.

@@ -37,7 +37,8 @@ part AS (
                AND class NOT IN ('elementwise', 'copy', 'memcpy', 'memset') AS is_border,
            count_if(is_border IS TRUE) OVER (PARTITION BY trace_id, device_id, stream
                ORDER BY start_ns, event_id) AS run
-    FROM gpu_op_module LEFT JOIN (SELECT trace_id, mode(told) AS told FROM known GROUP BY trace_id)
+    FROM gpu_op_module
+    LEFT JOIN (SELECT trace_id, mode(told ORDER BY told) AS told FROM known GROUP BY trace_id)
         USING (trace_id)
     WHERE is_asked(trace_id) AND (told NOT NULL OR trace_id NOT IN (SELECT trace_id FROM operator_work))
 ),

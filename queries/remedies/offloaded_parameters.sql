@@ -2,7 +2,8 @@
 -- since: 0.1
 -- title: Keep the parameters on the device
 -- causes: copy
--- when: has(traits, 'shards_parameters') OR work IN ('linear', 'convolution')
+-- when: has(traits, 'shards_parameters') OR work IN ('linear', 'convolution'); (SELECT count(*) > 0
+--     FROM gpu_ops WHERE copy_kind = 'HtoD' AND bytes > thresholds().tiny_copy_bytes)
 -- needs: Memory on the devices for the parameters: in bf16, on more devices, or quantized. Where they do not
 --     fit, copy them as bf16, and the next layer's while this one computes.
 -- caveat: An upper bound: all of these copies are assumed to go.

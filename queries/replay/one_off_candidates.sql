@@ -180,7 +180,7 @@ launched AS (
 ),
 row_of_copies AS (
     SELECT trace_id, pid, tid, arg_min(launch_id, launch_start_ns) AS event_id,
-           min(launch_start_ns) AS start_ns, max(launch_end_ns) AS end_ns, mode(name) AS name
+           min(launch_start_ns) AS start_ns, max(launch_end_ns) AS end_ns, mode(name ORDER BY name) AS name
     FROM launched WHERE is_copy GROUP BY trace_id, pid, tid, run
     HAVING count(*) BETWEEN thresholds().fewest_copies AND any_value(ops) - thresholds().fewest_copies
         AND sum(dur_ns) >= thresholds().copied_share * any_value(all_ns)

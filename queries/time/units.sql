@@ -27,8 +27,8 @@
 -- A unit's length is from its begin, when the host begins it and the device has finished what was launched
 -- before, to its completion, when the host has left it and the device has finished what was launched so far.
 SELECT
-    trace_id, level, kind, any_value(source) AS source, mode(name) AS name, group_id, count(*) AS count,
-    count(*) FILTER (is_whole) AS whole, count(*) FILTER (is_cold) AS cold,
+    trace_id, level, kind, any_value(source) AS source, mode(name ORDER BY units.start_ns) AS name, group_id,
+    count(*) AS count, count(*) FILTER (is_whole) AS whole, count(*) FILTER (is_cold) AS cold,
     list(begin_ns ORDER BY dur_ns, begin_ns)[(count(*) + 1) // 2] AS start_ns,
     list(complete_ns ORDER BY dur_ns, begin_ns)[(count(*) + 1) // 2] AS end_ns,
     arg_min(dur_ns, units.start_ns) AS first_ns, min(dur_ns) AS min_ns,

@@ -1,24 +1,18 @@
 -- Units of work, and what belongs to them.
 
 -- How lengths change over a run: settling, if the first third of them is longer than the second and than all
--- of the last; growing, the other way round; else steady. NULL: they are too few.
-CREATE OR REPLACE MACRO trend_of(lengths) AS CASE
-    WHEN len(lengths) < thresholds().unit_trend_least THEN NULL
-    WHEN falls(thirds_of(lengths)) THEN 'settling'
-    WHEN falls(thirds_of(list_reverse(lengths))) THEN 'growing'
-    ELSE 'steady' END;
+-- of the last; growing, the other way round; else steady. NULL: they are too few. (A lambda binds the list
+-- once, a macro's parameter wherever it stands.)
+CREATE OR REPLACE MACRO trend_of(lengths) AS list_transform([lengths], lambda all_of: CASE
+    WHEN len(all_of) < thresholds().unit_trend_least THEN NULL
+    WHEN falls(all_of) THEN 'settling' WHEN falls(list_reverse(all_of)) THEN 'growing'
+    ELSE 'steady' END)[1];
 
--- The first, second and last third of some lengths.
-CREATE OR REPLACE MACRO thirds_of(lengths) AS [
-    lengths[:len(lengths) // 3],
-    lengths[len(lengths) // 3 + 1:len(lengths) - len(lengths) // 3],
-    lengths[-(len(lengths) // 3):]
-];
-
--- Whether the first of three parts is longer than the others.
-CREATE OR REPLACE MACRO falls(thirds) AS
-    list_median(thirds[1]) > thresholds().unit_trend_ratio
-        * greatest(list_median(thirds[2]), list_max(thirds[3]));
+-- Whether the first third of some lengths is longer than the second and than all of the last.
+CREATE OR REPLACE MACRO falls(lengths) AS list_transform([lengths], lambda all_of:
+    list_median(all_of[:len(all_of) // 3]) > thresholds().unit_trend_ratio
+        * greatest(list_median(all_of[len(all_of) // 3 + 1:len(all_of) - len(all_of) // 3]),
+                   list_max(all_of[-(len(all_of) // 3):])))[1];
 
 -- The place of the first length of a settled run: after the last one that is beyond the last third.
 CREATE OR REPLACE MACRO settled_from(lengths) AS

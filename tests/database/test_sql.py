@@ -54,6 +54,12 @@ def test_windows_count_in_linear_time():
     assert [name for name, file in FILES.items() if re.search(slow, code(file))] == []
 
 
+def test_the_most_frequent_value_is_the_same_for_any_number_of_threads():
+    """Of equally frequent values, DuckDB takes the one that it meets first."""
+    unordered = r"\bmode\((?![^()]* ORDER BY )"
+    assert [name for name, file in FILES.items() if re.search(unordered, code(file))] == []
+
+
 def test_a_question_fits_on_two_screens():
     folders = {file.parent.name for file in FILES.values()} - {"facts", "schema", "views"}
     long = {
