@@ -22,7 +22,8 @@ os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)")
 
-pytestmark = pytest.mark.xdist_group("ray")
+# A cluster takes 20 s to start, and what it shares with other workers is tested with those.
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.thorough]
 
 RANKS = 12
 LIMIT_S = 900
@@ -114,7 +115,7 @@ def assert_whole(lake):
         assert {row["rank"] for row in late} == {1}
 
 
-@pytest.mark.parametrize("dies", ["worker", pytest.param("node", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("dies", ["worker", "node"])
 def test_a_worker_or_a_node_that_dies_costs_only_time(run_of_ranks, cluster, tmp_path, dies):
     node = cluster.head_node if dies == "worker" else cluster.add_node(**NODE)
     cluster.wait_for_nodes()
@@ -131,7 +132,6 @@ def test_a_worker_or_a_node_that_dies_costs_only_time(run_of_ranks, cluster, tmp
     assert_whole(tmp_path / "lake")
 
 
-@pytest.mark.thorough
 def test_a_driver_that_dies_is_started_again_and_reads_the_rest(run_of_ranks, cluster, tmp_path):
     lake = tmp_path / "lake"
     driver = begin(run_of_ranks, lake, cluster.address)
@@ -147,7 +147,6 @@ def test_a_driver_that_dies_is_started_again_and_reads_the_rest(run_of_ranks, cl
     assert_whole(lake)
 
 
-@pytest.mark.thorough
 def test_a_task_that_no_node_can_hold_is_refused_at_once(run_of_ranks, cluster, tmp_path):
     driver = begin(run_of_ranks, tmp_path / "lake", cluster.address, memory_mb=4000)
     _, err = driver.communicate(timeout=LIMIT_S)

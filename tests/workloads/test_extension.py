@@ -62,6 +62,7 @@ def exact(x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, name: str)
     return (mlp.ACTIVATIONS[name](gate) * up) @ down.double().t()
 
 
+@pytest.mark.sampled(5)
 @every_dtype
 @every_activation
 def test_the_operator_agrees_with_eager(activation, dtype, gated_mlp):
