@@ -47,7 +47,8 @@ meaning AS (
                WHEN call = 'copy' THEN 'copy'
                WHEN call IN ('allocate', 'free', 'free_waiting') THEN 'allocation'
                WHEN call IN ('load_code', 'instantiate_graph') THEN 'compilation'
-               WHEN call IS NOT NULL THEN 'runtime' ELSE own END::host_activity AS activity,
+               WHEN call IS NOT NULL THEN 'runtime' WHEN has(traits, 'preprocesses') THEN 'input'
+               ELSE own END::host_activity AS activity,
            coalesce(compiled_part, CASE WHEN own = 'compilation' THEN 'compilation' END) AS compiled
     FROM known
 )

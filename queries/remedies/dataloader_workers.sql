@@ -1,6 +1,7 @@
 -- question: Which inputs does the program load or preprocess itself, instead of worker processes?
 -- since: 0.1
 -- title: Load and preprocess in worker processes
+-- titled: no loader: Preprocess ahead in workers, or on the device
 -- causes: input, python
 -- applied_as: workers
 -- when: list_has_any(traits, ['own_input', 'preprocesses'])
@@ -13,6 +14,7 @@
 --         dataset, batch_size=64, num_workers=4, persistent_workers=True, pin_memory=True
 --     )
 --     # in a server: prepare the next request in a thread or process while the device works on this one
+--     # images of Hugging Face, on the device: AutoImageProcessor.from_pretrained(name, use_fast=True)
 -- risks: Each worker holds a copy of the dataset object and `prefetch_factor` batches in memory. Random
 --     numbers need a seed for each worker. If processes are spawned, the script needs `if __name__ ==
 --     "__main__":`. Workers collate, too. If collation is most of a fetch (aten::stack or aten::cat in it, or
@@ -29,9 +31,6 @@
 WITH input AS (
     SELECT trace_id, event_id, pid, tid, start_ns, end_ns, dur_ns FROM slices
     WHERE list_has_any(traits, ['own_input', 'preprocesses']) AND is_asked(trace_id)
-        -- Without a loader or an iterator, nobody could ask for the next input ahead.
-        AND trace_id IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
-            WHERE list_has_any(traits, ['own_input', 'iterates']))
     QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
 -- A worker process cannot easily use the device to load.
@@ -66,7 +65,11 @@ inner_frame AS (
     WHERE has(f.traits, 'source_line') AND NOT has(f.traits, 'library')
     GROUP BY ALL
 )
-SELECT n.trace_id, n.place, workers || if(workers = 1, ' worker keeps up', ' workers keep up')
+SELECT n.trace_id, n.place,
+       -- Without a loader or an iterator, nobody asks for the next input ahead.
+       if(n.trace_id IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
+               WHERE list_has_any(traits, ['own_input', 'iterates'])),
+           workers || if(workers = 1, ' worker keeps up', ' workers keep up'), 'no loader asks for it ahead')
            || coalesce(', mostly in ' || nullif(i.name, n.place), '') AS detail,
        'host' AS target, event_id, pid, tid, start_ns, dur_ns,
        least(1, thresholds().ready_fetch_ns / nullif(dur_ns, 0)) AS factor

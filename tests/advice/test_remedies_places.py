@@ -180,8 +180,13 @@ CASES = {
         "dataloader_workers", main(*steps(FETCH, *OPS)),
         {("train.py(9): main", "6 workers keep up"): (3, 2_700 * US)},
     ),
-    "inputs of a program without a loader are not for its workers": (
-        "dataloader_workers", main(*steps(line("PIL/Image.py(9): resize", Work(MS)), *OPS)), {},
+    "inputs of a program without a loader may be prepared ahead": (
+        "dataloader_workers", main(*steps(line("PIL/Image.py(9): resize", Work(MS)), *OPS)),
+        {("PIL/Image.py(9): resize", "no loader asks for it ahead"): (3, 2_700 * US)},
+    ),
+    "what the device prepares is not for workers": (
+        "dataloader_workers",
+        main(*steps(line("torchvision/transforms/_transform.py(9): forward", *OPS), *OPS)), {},
     ),
     "what a closure does in the optimizer's step is not the optimizer's": (
         "fused_optimizer", steps(stepping(*OPS, BACKWARD, *FOREACH)),
