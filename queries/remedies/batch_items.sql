@@ -21,14 +21,7 @@
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Cells of recurrent networks, and decoding token by token, depend on the call before. Without marked steps,
 -- a function whose loop covers nearly all launches, or of a run that learns, may be the loop over steps.
-WITH frame AS (
-    FROM python_frames WHERE is_module AND is_asked(trace_id)
-    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
-),
-root AS (
-    SELECT * REPLACE (module_name(name) AS name) FROM frame
-    WHERE NOT regexp_matches(name, '(?i)(RNN|GRU|LSTM|Cell)_?\d*$')
-),
+WITH root AS (FROM outer_modules WHERE NOT regexp_matches(name, '(?i)(RNN|GRU|LSTM|Cell)_?\d*$')),
 sequential AS (
     SELECT trace_id, pid, tid, start_ns, end_ns FROM python_frames
     WHERE trace_id IN (SELECT trace_id FROM root)

@@ -1,6 +1,7 @@
 -- question: Which launches outside CUDA graphs recur, so that a graph could replay them?
 -- since: 0.1
 -- title: Capture the step as a CUDA graph
+-- titled: vLLM: Run vLLM without --enforce-eager
 -- causes: launch, dispatch, python
 -- applied_as: graph
 -- in_loops: true
@@ -19,7 +20,8 @@
 --     for batch in loader:
 --         loss = train_step(batch)
 --
---     # vLLM captures the model itself, without --enforce-eager (cudagraph_capture_sizes: the sizes)
+--     # vLLM compiles and captures the model itself, without --enforce-eager: a decode whole, a prefill in
+--     # pieces around attention (https://docs.vllm.ai/en/latest/design/cuda_graphs.html)
 --     # JAX: XLA makes graphs of a jitted step: --xla_gpu_enable_command_buffer in XLA_FLAGS
 -- risks: Inputs are copied into fixed buffers, and outputs are overwritten by the next replay. A graph keeps
 --     its own memory pool. Steps with new shapes are captured again, which costs more than it saves if it
@@ -33,10 +35,15 @@
 -- And not where the host waits so often, within steps, that a replay would launch hardly more than single
 -- launches do.
 -- A run that captures graphs, or replays them for most GPU ops, has chosen what to leave out.
+-- Of servers, only vLLM captures prefills, whose numbers of tokens differ.
 WITH launch AS (
     SELECT l.trace_id, l.launch_id AS event_id, l.pid, l.tid, l.start_ns, l.end_ns, k.label_id AS kernel
     FROM launch_call AS l JOIN gpu_ops AS k ON l.trace_id = k.trace_id AND l.op_id = k.event_id
-    WHERE is_asked(l.trace_id) AND l.can_be_captured AND NOT l.is_graph
+    ASOF LEFT JOIN server_step AS s
+      ON l.trace_id = s.trace_id AND l.pid = s.pid AND l.tid = s.tid AND l.start_ns >= s.start_ns
+    WHERE (l.start_ns < s.end_ns AND s.prefill_requests > 0
+            AND l.trace_id NOT IN (FROM vllm_traces)) IS NOT TRUE
+        AND is_asked(l.trace_id) AND l.can_be_captured AND NOT l.is_graph
         AND NOT l.is_blocking AND l.trace_id NOT IN (SELECT trace_id FROM graph_captures)
         -- XLA makes graphs by itself: https://openxla.org/xla/flags_guidance (xla_gpu_enable_command_buffer)
         AND l.trace_id NOT IN (SELECT trace_id FROM trace WHERE profiler = 'jax')
@@ -99,8 +106,8 @@ step AS (
     WHERE steps >= thresholds().fewest_alike AND launches * ns >= thresholds().graph_step_ns
 )
 SELECT trace_id, NULL AS place,
-       CASE WHEN trace_id IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
-           WHERE has(traits, 'of_vllm')) THEN 'vLLM does it, without --enforce-eager'
+       CASE WHEN trace_id IN (FROM vllm_traces)
+           THEN 'vLLM: a decode whole, a prefill in pieces around attention'
            WHEN s.launches < thresholds().graph_launches
            THEN format('launches a step: {:.0f}', s.launches)
            WHEN trace_id NOT IN (SELECT trace_id FROM cpu_ops)

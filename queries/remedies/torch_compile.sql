@@ -35,16 +35,16 @@ traced AS (
     GROUP BY trace_id HAVING count(*) FILTER (class IN ('elementwise', 'reduction', 'copy'))
         > thresholds().captured_majority * count(*)
 ),
-frame AS (
-    SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns FROM python_frames
-    WHERE is_module AND is_asked(trace_id)
+-- Users who compile a part of a module chose it. vLLM's own flag is another remedy.
+root AS (
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM outer_modules
+    WHERE (NOT holds_compiled OR trace_id IN (FROM traced)) AND trace_id NOT IN (FROM vllm_traces)
 ),
-root AS (FROM frame QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),
 -- The backward pass of a module: autograd's nodes with the sequence number of one of its operators.
 numbered AS (
     SELECT trace_id, event_id, pid, tid, start_ns, end_ns, sequence_number,
            has(traits, 'autograd_node') AS is_backward
-    FROM cpu_ops WHERE trace_id IN (SELECT trace_id FROM frame) AND sequence_number IS NOT NULL
+    FROM cpu_ops WHERE trace_id IN (SELECT trace_id FROM outer_modules) AND sequence_number IS NOT NULL
 ),
 forward AS (
     SELECT o.trace_id, sequence_number, any_value(r.name) AS name
@@ -62,8 +62,8 @@ part AS (
     SELECT trace_id, event_id, pid, tid, NULL, start_ns, end_ns
     FROM slices SEMI JOIN (FROM thread_slice WHERE outer_op_id = event_id) USING (trace_id, event_id)
     WHERE is_asked(trace_id)
-        AND trace_id NOT IN (SELECT trace_id FROM frame)
-        -- Users who compile a part chose it: without modules, the trace does not show the rest of the model.
+        AND trace_id NOT IN (SELECT trace_id FROM outer_modules)
+        -- Without modules, the trace does not show the rest of the model.
         AND trace_id NOT IN (FROM compiled_trace ANTI JOIN traced USING (trace_id))
 ),
 outer_part AS (FROM part QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),

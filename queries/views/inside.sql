@@ -22,6 +22,18 @@ CREATE OR REPLACE MACRO is_outermost(among, start_ns, end_ns) AS (start_ns >= ma
     PARTITION BY among ORDER BY start_ns, end_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
 )) IS NOT FALSE;
 
+-- A call of a module inside no other, and whether torch.compile wraps it or a module in it.
+CREATE OR REPLACE VIEW outer_modules AS
+WITH frame AS (
+    SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns, dur_ns
+    FROM python_frames WHERE is_module AND is_asked(trace_id)
+),
+compiled AS (FROM frame WHERE starts_with(name, 'OptimizedModule'))
+SELECT f.*, c.start_ns IS NOT NULL AND c.start_ns < f.end_ns AS holds_compiled
+FROM (FROM frame QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)) AS f
+ASOF LEFT JOIN compiled AS c
+  ON f.trace_id = c.trace_id AND f.pid = c.pid AND f.tid = c.tid AND f.start_ns <= c.start_ns;
+
 -- The slices of a relation (trace_id, pid, tid, event_id, start_ns, end_ns, dur_ns) in their own tree:
 -- `depth` from 1 and the slice of the relation around each. If slices begin together, the longer one is the
 -- outer one, then the earlier one in the file.

@@ -11,3 +11,7 @@ FROM gpu_ops AS g ASOF JOIN (FROM server_step WHERE prefill_tokens = 0) AS s
   ON g.trace_id = s.trace_id AND g.pid = s.pid AND g.tid = s.tid AND g.launch_start_ns >= s.start_ns
 JOIN device_peaks AS p ON g.trace_id = p.trace_id AND g.device_id = p.device_id
 WHERE is_asked(g.trace_id) AND g.launch_start_ns < s.end_ns AND tokens > 0 AND tokens <= most_tokens;
+
+-- The traces in which vLLM runs.
+CREATE OR REPLACE VIEW vllm_traces AS
+SELECT DISTINCT trace_id FROM label JOIN slice_label USING (label_id) WHERE has(traits, 'of_vllm');

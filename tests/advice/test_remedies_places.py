@@ -62,6 +62,10 @@ def region(*atoms):
     return [lookup, operator("Torch-Compiled Region: 0/0", 2 * US, *atoms)]
 
 
+def prefills(name):
+    return [Slice(name, "user_annotation", (*OPS * 3, Sync(US))) for _ in range(4)]
+
+
 def fetching(load_us):
     return [step(n, Fetch(60 * US, load_us * US), Work(400 * US), *OPS) for n in range(4)]
 
@@ -174,6 +178,7 @@ PRINTED = main(*OPS, line("torch/_tensor_str.py(640): _str", SIZED), *OPS)
 NEW = operator("aten::empty", 3 * US, Call("cudaMalloc", 200 * US, "allocation"))
 
 ON_CPU = operator("aten::add_", 700 * US)
+MATRICES = [operator("aten::mm", 9 * US, PRODUCT)] * 9
 
 CASES = {
     "batches loaded in frames without annotations are found": (
@@ -274,6 +279,32 @@ CASES = {
         "torch_compile",
         steps(line("nn.Module: Model_0", *region(*[operator("aten::mm", 9 * US, PRODUCT)] * 9))),
         {},
+    ),
+    "nor is a module whose part is compiled": (
+        "torch_compile",
+        steps(line("nn.Module: Model_0", *MATRICES,
+                   line("nn.Module: OptimizedModule_0", *region(FUSED)), *MATRICES)),
+        {},
+    ),
+    "one beside it may be": (
+        "torch_compile",
+        steps(line("nn.Module: OptimizedModule_0", *region(FUSED)),
+              line("nn.Module: Head_0", *MATRICES)),
+        {("Head_0", None): (27, 121_500)},
+    ),
+    "vLLM compiles by its own flag": (
+        "torch_compile",
+        main(line("vllm/v1/worker/gpu_worker.py(9): execute_model",
+                  line("nn.Module: Model_0", *MATRICES * 3))),
+        {},
+    ),
+    "vLLM captures a prefill": (
+        "cuda_graph", prefills("execute_context_1(8)_generation_0(0)"),
+        {(None, "vLLM: a decode whole, a prefill in pieces around attention"): (144, 2_338_880)},
+    ),
+    "no other server does": ("cuda_graph", prefills("step[EXTEND bs=1 toks=8]"), {}),
+    "a decode is captured": (
+        "cuda_graph", prefills("step[DECODE bs=8]"), {(None, None): (144, 2_338_880)},
     ),
     "a compiler that only traces leaves the code to be compiled": (
         "torch_compile", steps(*region(*[operator("aten::add", 9 * US, KERNEL)] * 9)),

@@ -149,6 +149,23 @@ def test_throughput_has_a_list_of_its_own(advised, capsys, monkeypatch):
     assert throughput > change + 1
 
 
+def test_throughput_does_not_stand_in_for_a_change_without_room(advised, capsys, monkeypatch):
+    analysis = advised("cuda-graph", "larger-batch")
+    first, second = analysis.advice
+    advice = [replace(first, title="A change in very many words, " * 4), second]
+    left_out = 0
+    for words in range(40):
+        verdict = replace(analysis.verdict, headline="A long sentence. " * words)
+        lines = screen(replace(analysis, advice=advice, verdict=verdict), capsys, monkeypatch)
+        has_change, has_throughput = (
+            any(line.startswith(heading) for line in lines)
+            for heading in ("What to change", "For throughput")
+        )
+        assert has_change or not has_throughput
+        left_out += not has_change
+    assert left_out
+
+
 def test_a_change_is_shown_if_its_place_does_not_fit(advised, capsys, monkeypatch):
     names = ["cuda-graph", "torch-compile", "fused-optimizer", "in-place", "allocator"]
     lines = screen(advised(*names), capsys, monkeypatch)

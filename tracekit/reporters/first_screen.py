@@ -217,14 +217,18 @@ def _changes(
         lines = _next(analysis, free) if free > 2 else []
     for place, (heading, advice) in enumerate(lists):
         left = free - len(lines)
-        if left < 3:
-            break
-        if heading != ONCE:
-            shown = heading.partition(" (")[0]
-            lines += _listed(shown, shares_of(analysis), advice[:_CHANGES], analysis, left)
-        elif not place:
+        if left < 3 or (heading == ONCE and place):
+            continue
+        if heading == ONCE:
             most = _ONCE if len(lists) > 1 else _CHANGES
-            lines += _listed(_ONE_OFFS, None, once[:most], analysis, left)
+            shown = _listed(_ONE_OFFS, None, once[:most], analysis, left)
+        else:
+            named = heading.partition(" (")[0]
+            shown = _listed(named, shares_of(analysis), advice[:_CHANGES], analysis, left)
+        # The next list is worth less: it does not stand in for one without room.
+        if not shown:
+            break
+        lines += shown
     recurring = [fix for heading, advice in lists if heading != ONCE for fix in advice]
     bottleneck, least = analysis.verdict.bottleneck, analysis.thresholds.small_gain
     if recurring and (
