@@ -62,6 +62,17 @@ def region(*atoms):
     return [lookup, operator("Torch-Compiled Region: 0/0", 2 * US, *atoms)]
 
 
+def answering(product, number):
+    kernels = [
+        ("math", 72 * US, product),
+        ("memory-bandwidth", 20 * US, f"elementwise_kernel<{number}>"),
+    ]
+    return [
+        operator(name, 9 * US, Launch(4 * US, (Op(*kernel),)))
+        for name, kernel in zip(("aten::mm", "aten::add"), kernels, strict=True)
+    ] * 9 + [Sync(US)]
+
+
 def prefills(name):
     return [Slice(name, "user_annotation", (*OPS * 3, Sync(US))) for _ in range(4)]
 
@@ -305,6 +316,21 @@ CASES = {
     "no other server does": ("cuda_graph", prefills("step[EXTEND bs=1 toks=8]"), {}),
     "a decode is captured": (
         "cuda_graph", prefills("step[DECODE bs=8]"), {(None, None): (144, 2_338_880)},
+    ),
+    "an inference in fp32 may run in bf16": (
+        "mixed_precision", answering("ampere_sgemm_tf32_128x64_nn", "float"),
+        {("aten::mm", "bf16, mostly ampere_sgemm_tf32_128x64_nn"): (9, 9 * 36 * US),
+         ("aten::add", "bf16, mostly elementwise_kernel"): (9, 9 * 10 * US)},
+    ),
+    "fp32 between products in fp16 is mixed precision already": (
+        "mixed_precision", answering("ampere_fp16_s16816gemm_fp16_128x128", "float"), {},
+    ),
+    "an A100 has no newer attention": (
+        "newer_attention", answering("void pytorch_flash::flash_fwd_kernel<traits>", "half"), {},
+    ),
+    "training keeps its weights in fp32": (
+        "mixed_precision",
+        [*answering("ampere_sgemm_tf32_128x64_nn", "float"), operator("MmBackward0", 9 * US)], {},
     ),
     "a compiler that only traces leaves the code to be compiled": (
         "torch_compile", steps(*region(*[operator("aten::add", 9 * US, KERNEL)] * 9)),

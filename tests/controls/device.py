@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.controls.planting import PAUSE, SYNC, launched, planted, products, reading, steps
+from tests.controls.planting import FREE, PAUSE, SYNC, launched, planted, products, reading, steps
 from tests.kit.atoms import NAMES, US, Launch, Op, Slice, Work, line, operator
 
 HALF, BF16 = "c10::Half", "c10::BFloat16"
@@ -129,6 +129,43 @@ def tensor_cores(place, kernel):
     product = launched("aten::mm", 12 * US, kernel, shapes=[[1024, 1024], [1024, 1024]])
     other = launched("aten::relu", 10 * US, ("memory-bandwidth", 30 * US))
     return steps(line(place, *[product, other] * 10), PAUSE, SYNC)
+
+
+def inference(place, product, addition):
+    """Products and additions on an A100, without a backward pass."""
+    mm = launched("aten::mm", 12 * US, product)
+    add = launched("aten::add", 10 * US, addition)
+    return steps(line(place, *[mm, add] * 10), PAUSE, SYNC)
+
+
+ADD = "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<{}>>"
+
+
+@planted(
+    "serve.py(12): answer",
+    faulty=(
+        Op("math", 144 * US, "ampere_sgemm_tf32_128x64_nn"),
+        moved(60 * US, ADD.format("float")),
+    ),
+    fixed=(Op("math", 72 * US, NAMES["math"]), moved(30 * US, ADD.format("c10::BFloat16"))),
+)
+def mixed_precision(place, product, addition):
+    """An inference in fp32, its products in TF32; in the twin, all of it is in bf16."""
+    return inference(place, product, addition)
+
+
+H100 = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "computeMajor": 9, "computeMinor": 0}
+
+
+@planted(
+    "serve.py(12): answer",
+    faulty=(Op("math", 150 * US, "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits>"),),
+    fixed=(Op("math", 100 * US, "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16"),),
+    metadata=FREE | {"deviceProperties": [H100]},
+)
+def newer_attention(place, attention):
+    """Attention by FlashAttention 2 on an H100; in the twin, by cuDNN."""
+    return inference(place, Op("math", 60 * US, NAMES["math"]), attention)
 
 
 @planted("Classifier_0", faulty=(8, 1), fixed=(1, 8))
