@@ -51,13 +51,10 @@ covered AS (
     JOIN (SELECT trace_id, count(launch_id) AS launches FROM gpu_ops GROUP BY trace_id) USING (trace_id)
     WHERE gpu_ops < thresholds().own_share * launches
 ),
-learning AS (
-    SELECT trace_id FROM label JOIN slice_label USING (label_id) WHERE has(traits, 'backward')
-),
 item AS (
     SELECT *, calls || if(step_id IS NULL, ' calls in a row', ' calls a step') AS detail
     FROM launched_inside('loop')
-    WHERE step_id IS NOT NULL OR trace_id NOT IN (FROM learning)
+    WHERE step_id IS NOT NULL OR trace_id NOT IN (FROM learning_traces)
         AND (trace_id, around_id, name) IN (SELECT (trace_id, around_id, name) FROM covered)
     WINDOW same AS (PARTITION BY trace_id, around_id, name)
     -- The device is mostly idle, and each call launches the same ops.

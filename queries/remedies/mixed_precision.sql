@@ -24,18 +24,15 @@
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
 -- A net is one of fp32 if most of its products are: mixed precision keeps norms and sums in fp32. Training
 -- keeps its weights in fp32, too: the remedy tensor_cores is for it.
-WITH learning AS (
-    SELECT trace_id FROM label JOIN slice_label AS n USING (label_id) WHERE has(traits, 'backward')
-        OR kind = 'kernel' AND regexp_matches(n.name, '(?i)backward|_bwd|wgrad|bn_bw')
-),
-format AS (
+WITH format AS (
     SELECT *, if(flop_per_s['bf16'] IS NULL, 'fp16', 'bf16') AS format, flop_per_s[format] AS fast
     FROM device_peaks WHERE fast > peak_of(flop_per_s, 'fp32', TRUE)
 ),
 named AS (
     SELECT label_id, class IN ('gemm', 'convolution', 'attention') AS is_product,
-           list_has_any(traits, ['plain_fp32', 'tf32']) OR regexp_matches(name, '\bfloat\b|_f32_')
-               AND NOT regexp_matches(name, '(?i)half|bf16|bfloat|fp16|_f16|double') AS is_float
+           regexp_matches(name, '(?i:half|bf16|bfloat|fp16|_f16|double|hgemm)|s16816|_(BB|HB|HH)S_')
+               AS is_other,
+           list_has_any(traits, ['plain_fp32', 'tf32']) OR regexp_matches(name, '\bfloat\b|_f32_') AS is_float
     FROM slice_label WHERE kind = 'kernel'
 ),
 worked AS (
@@ -49,12 +46,15 @@ worked AS (
 ),
 typed AS MATERIALIZED (
     SELECT g.trace_id, g.device_id, g.event_id AS gpu_op_id, g.launch_id AS event_id, g.start_ns, g.dur_ns,
-           is_product, coalesce(w.is_float, n.is_float) AS is_float, factor AS known_factor, format,
+           -- Under autocast, an operator of fp32 may run a kernel of another format: products' names tell.
+           is_product, NOT is_other AND if(is_product AND n.is_float IS NOT TRUE, FALSE,
+               coalesce(w.is_float, n.is_float)) AS is_float,
+           factor AS known_factor, format,
            format || ', mostly ' || regexp_extract(g.name, '^(void )?([^<(]+)', 2) AS told
     FROM gpu_ops AS g JOIN named AS n USING (label_id)
     JOIN format AS f ON g.trace_id = f.trace_id AND g.device_id = f.device_id
     LEFT JOIN worked AS w ON g.trace_id = w.trace_id AND g.event_id = w.event_id
-    WHERE is_asked(g.trace_id) AND g.trace_id NOT IN (FROM learning)
+    WHERE is_asked(g.trace_id) AND g.trace_id NOT IN (FROM learning_traces)
 ),
 net AS (
     SELECT trace_id, device_id FROM typed GROUP BY ALL

@@ -46,10 +46,6 @@ weight AS (
         AND list_contains(layer.d[2:], shape) AND shape = c.d[2] AND len(shape) > 0 AND source <> goal
         AND peak_name(source) IS NOT NULL AND peak_name(goal) IS NOT NULL
 ),
-learning AS (
-    SELECT trace_id FROM label JOIN slice_label AS n USING (label_id)
-    WHERE has(traits, 'backward') OR kind IN ('cpu_op', 'annotation') AND starts_with(n.name, 'Optimizer.')
-),
 update_step AS (
     SELECT trace_id, start_ns, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns) AS number
     FROM slices WHERE has(traits, 'optimizer_step')
@@ -58,7 +54,7 @@ again AS (
     SELECT w.*, place FROM weight AS w LEFT JOIN call_site USING (trace_id, event_id)
     LEFT JOIN event AS m ON w.trace_id = m.trace_id AND module_id = m.event_id
     ASOF LEFT JOIN update_step AS u ON w.trace_id = u.trace_id AND w.start_ns >= u.start_ns
-    QUALIFY w.trace_id NOT IN (FROM learning) OR m.name IS NOT NULL AND row_number() OVER (
+    QUALIFY w.trace_id NOT IN (FROM learning_traces) OR m.name IS NOT NULL AND row_number() OVER (
         PARTITION BY w.trace_id, m.name, operand, shape, u.number ORDER BY w.start_ns) > 1
 )
 SELECT trace_id, place, detail, 'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor

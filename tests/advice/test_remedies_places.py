@@ -188,6 +188,7 @@ SERVED = CONTROLS["overlapped_scheduling"].faulty
 PRINTED = main(*OPS, line("torch/_tensor_str.py(640): _str", SIZED), *OPS)
 NEW = operator("aten::empty", 3 * US, Call("cudaMalloc", 200 * US, "allocation"))
 
+TRAINED = Launch(4 * US, (Op("math", 60 * US, "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>"),))
 ON_CPU = operator("aten::add_", 700 * US)
 MATRICES = [operator("aten::mm", 9 * US, PRODUCT)] * 9
 
@@ -324,6 +325,19 @@ CASES = {
     ),
     "fp32 between products in fp16 is mixed precision already": (
         "mixed_precision", answering("ampere_fp16_s16816gemm_fp16_128x128", "float"), {},
+    ),
+    "norms of training are right in training": (
+        "eval_mode",
+        [operator("aten::add_", 9 * US, KERNEL), operator("aten::batch_norm", 9 * US, TRAINED),
+         operator("CudnnBatchNormBackward0", 9 * US, KERNEL), Sync(US)],
+        {},
+    ),
+    "without a backward pass they are not": (
+        "eval_mode",
+        [operator("aten::add_", 9 * US, KERNEL), operator("aten::batch_norm", 9 * US, TRAINED),
+         Sync(US)],
+        {("aten::batch_norm", "cudnn::bn_fw_tr_1C11_kernel_NCHW"): (1, 19_800),
+         ("aten::add_", "counts batches"): (1, 13 * US)},
     ),
     "an A100 has no newer attention": (
         "newer_attention", answering("void pytorch_flash::flash_fwd_kernel<traits>", "half"), {},

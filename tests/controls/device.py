@@ -168,6 +168,22 @@ def newer_attention(place, attention):
     return inference(place, Op("math", 60 * US, NAMES["math"]), attention)
 
 
+@planted(
+    "serve.py(12): answer",
+    faulty=(True, moved(150 * US, "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512>")),
+    fixed=(False, moved(100 * US, "void cudnn::bn_fw_inf_1C11_kernel_NCHW<float, float, true, 1>")),
+)
+def eval_mode(place, counts, kernel):
+    """An inference whose batch norms are in training mode; in the twin, they are not."""
+    counter = [launched("aten::add_", 8 * US, ("latency", 3 * US))] * counts
+    norm = [
+        launched("aten::cudnn_convolution", 10 * US, ("math", 90 * US)),
+        *counter,
+        launched("aten::batch_norm", 10 * US, kernel),
+    ]
+    return steps(line(place, *norm * 10), PAUSE, SYNC)
+
+
 @planted("Classifier_0", faulty=(8, 1), fixed=(1, 8))
 def batch_items(place, calls, items):
     """A step classifies its items one by one; in the twin, it classifies them all at once."""
