@@ -36,15 +36,16 @@ traced AS (
         > thresholds().captured_majority * count(*)
 ),
 -- Users who compile a part of a module chose it. vLLM's own flag is another remedy.
+outer_module AS (FROM outer_modules),
 root AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM outer_modules
+    FROM outer_module
     WHERE (NOT holds_compiled OR trace_id IN (FROM traced)) AND trace_id NOT IN (FROM vllm_traces)
 ),
 -- The backward pass of a module: autograd's nodes with the sequence number of one of its operators.
 numbered AS (
     SELECT trace_id, event_id, pid, tid, start_ns, end_ns, sequence_number,
            has(traits, 'autograd_node') AS is_backward
-    FROM cpu_ops WHERE trace_id IN (SELECT trace_id FROM outer_modules) AND sequence_number IS NOT NULL
+    FROM cpu_ops WHERE trace_id IN (SELECT trace_id FROM outer_module) AND sequence_number IS NOT NULL
 ),
 forward AS (
     SELECT o.trace_id, sequence_number, any_value(r.name) AS name
@@ -54,15 +55,14 @@ forward AS (
     GROUP BY ALL
 ),
 part AS (
-    FROM root
-    UNION ALL
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM root UNION ALL
     SELECT trace_id, event_id, pid, tid, f.name, start_ns, end_ns
     FROM (FROM numbered WHERE is_backward) JOIN forward AS f USING (trace_id, sequence_number)
     UNION ALL
     SELECT trace_id, event_id, pid, tid, NULL, start_ns, end_ns
     FROM slices SEMI JOIN (FROM thread_slice WHERE outer_op_id = event_id) USING (trace_id, event_id)
     WHERE is_asked(trace_id)
-        AND trace_id NOT IN (SELECT trace_id FROM outer_modules)
+        AND trace_id NOT IN (SELECT trace_id FROM outer_module)
         -- Without modules, the trace does not show the rest of the model.
         AND trace_id NOT IN (FROM compiled_trace ANTI JOIN traced USING (trace_id))
 ),

@@ -14,11 +14,10 @@
 -- columns cause, name
 -- column at_place (list of start_ns and dur_ns): of recurring events, all stretches at this call site
 -- column is_new_shape (boolean): an earlier step ran the operator, and none did with these shapes
--- when: class = 'communication' OR activity IN ('compilation', 'allocation') OR call = 'begin_capture'
---     OR kind = 'annotation' AND NOT has(traits, 'step')
---     OR (SELECT count(*) FROM trace) > (SELECT count(*) FROM (SELECT 1 FROM steps
---     WHERE event_id >= 0 GROUP BY trace_id
---     HAVING count(*) < thresholds().fewest_alike))
+-- when: (SELECT bool_or(class = 'communication' OR activity IN ('compilation', 'allocation')
+--     OR call = 'begin_capture' OR kind = 'annotation' AND NOT has(traits, 'step'))
+--     OR (SELECT count(*) FROM trace) > (SELECT count(*) FROM (SELECT 1 FROM steps WHERE event_id >= 0
+--     GROUP BY trace_id HAVING count(*) < thresholds().fewest_alike)) FROM slice_label)
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- tracekit/replay/one_offs.py decides which of them a verdict leaves out: the question one_offs lists these.
 -- Recurring events are left out, and stops of threads if most steps have one. An event recurs if it happens

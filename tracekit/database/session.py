@@ -250,12 +250,19 @@ class Session:
 
     def _holding(self, conditions: Mapping[str, str]) -> set[str]:
         """The names of the conditions that hold."""
-        asked = ", ".join(
-            " AND ".join(f"bool_or({each})" for each in condition.split("; "))
-            for condition in conditions.values()
-        )
-        (holds,) = self.fetch(f"SELECT {asked} FROM slice_label")[1]
-        return {each for each, may in zip(conditions, holds, strict=True) if may}
+        parts = {each: condition.split("; ") for each, condition in conditions.items()}
+        asked = dict.fromkeys(part for each in parts.values() for part in each)
+        # A subquery is a SELECT of its own: DuckDB would join many of them to each label.
+        alone = [part for part in asked if part.startswith("(SELECT ")]
+        of_labels = [part for part in asked if part not in alone]
+        selects = [f"SELECT {place}, [{part}]" for place, part in enumerate(alone, 1)]
+        if of_labels:
+            tests = ", ".join(f"bool_or({part})" for part in of_labels)
+            selects.append(f"SELECT 0, [{tests}] FROM slice_label")
+        rows = sorted(self.fetch(" UNION ALL ".join(selects))[1])
+        holds = [one for _, some in rows for one in some]
+        true = {part for part, is_true in zip(of_labels + alone, holds, strict=True) if is_true}
+        return {each for each, needed in parts.items() if true.issuperset(needed)}
 
     def memoized(self, key: Any, make: Callable[[], T]) -> T:
         """The result of `make`; within `asking(together=True)`, cached by key."""
