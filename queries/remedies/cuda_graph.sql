@@ -82,6 +82,11 @@ cut AS (
         OR count(*) > 1 AND max(reads) < thresholds().fewest_alike
             AND trace_id NOT IN (SELECT trace_id FROM steps)
     UNION ALL
+    -- In a single pass, what recurs is inside it, such as a read in each layer.
+    SELECT trace_id FROM before GROUP BY trace_id
+    HAVING count(*) >= thresholds().fewest_alike AND trace_id IN (
+        SELECT trace_id FROM unit WHERE level = 1 GROUP BY trace_id HAVING bool_and(source = 'single'))
+    UNION ALL
     -- Where the host reads the sizes of an exchange, which may be before the recording, they change from step
     -- to step.
     SELECT trace_id FROM annotations WHERE has(traits, 'exchanges_sizes')

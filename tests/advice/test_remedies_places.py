@@ -73,6 +73,22 @@ def answering(product, number):
     ] * 9 + [Sync(US)]
 
 
+def once_each(parts):
+    """Parts of a pass that do different work, and then read the same value."""
+    return [
+        each
+        for part in parts
+        for each in (
+            *(
+                operator("aten::add", 9 * US, Launch(4 * US, (Op("math", 9 * US, f"{part}{n}"),)))
+                for n in range(28)
+            ),
+            OPS[0],
+            ITEM,
+        )
+    ]
+
+
 def prefills(name):
     return [Slice(name, "user_annotation", (*OPS * 3, Sync(US))) for _ in range(4)]
 
@@ -256,6 +272,9 @@ CASES = {
     ),
     "one whose layers end in reads at one place is none": (
         "cuda_graph", [*[*OPS * 4, ITEM, *OPS * 10, ITEM] * 3, Sync(US)], {},
+    ),
+    "nor is a single pass that reads the device again and again at one place": (
+        "cuda_graph", [*once_each("abcd"), Sync(US)], {},
     ),
     "a weight that is copied to its layer could stay": (
         "offloaded_parameters", [*layer([1024, 1024]) * 3, Sync(US)],
