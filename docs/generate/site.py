@@ -9,7 +9,7 @@ from docs.generate import commands, judging, python, questions, remedies, schema
 # Titles come from the pages.
 _TUTORIAL = ("tour", "walkthrough", "diagnosis")
 _EXPLANATION = (
-    "definitions", "units", "verdict", "replay", "stability", "formats", "limits", "performance",
+    "definitions", "units", "settings", "verdict", "replay", "stability", "formats", "limits", "performance",
     "verdicts", "measurements", "thresholds", "security", "contributing",
 )  # fmt: skip
 

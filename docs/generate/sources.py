@@ -29,6 +29,7 @@ _CHOSEN = {
     "queries/README.md": "reference/vocabulary.md",
     "docs/explanation/definitions.md": "explanation/definitions.md",
     "docs/explanation/units.md": "explanation/units.md",
+    "docs/explanation/settings.md": "explanation/settings.md",
     "docs/explanation/verdict.md": "explanation/verdict.md",
     "docs/explanation/replay.md": "explanation/replay.md",
     "docs/explanation/stability.md": "explanation/stability.md",

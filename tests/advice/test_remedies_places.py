@@ -330,10 +330,15 @@ CASES = {
         {},
     ),
     "vLLM captures a prefill": (
-        "cuda_graph", prefills("execute_context_1(8)_generation_0(0)"),
+        "cuda_graph",
+        main(line("vllm/v1/worker/gpu_worker.py(9): execute_model",
+                  *prefills("execute_context_1(8)_generation_0(0)"))),
         {(None, "vLLM: a decode whole, a prefill in pieces around attention"): (144, 2_338_880)},
     ),
     "no other server does": ("cuda_graph", prefills("step[EXTEND bs=1 toks=8]"), {}),
+    "the same ranges in another server say nothing of vLLM": (
+        "cuda_graph", prefills("execute_context_1(8)_generation_0(0)"), {},
+    ),
     "a decode is captured": (
         "cuda_graph", prefills("step[DECODE bs=8]"), {(None, None): (144, 2_338_880)},
     ),
