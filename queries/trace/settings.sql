@@ -3,8 +3,8 @@
 -- column name (text): framework, engine, mode, compiler, cuda graphs, products, attention, optimizer, loader,
 --     parallelism or recorded
 -- column value (text): what it is
--- column share (fraction of share_of): how much of the run it is; NULL: it is or is not
--- column share_of (text): GPU ops, or the time of these kernels; NULL: no share
+-- column share (fraction of whole): how much of the run it is; NULL: it is or is not
+-- column whole (text): what the share is of: GPU ops, or the time of products or attention; NULL: no share
 -- column event_id (id): an event that shows it
 -- doubts: no_gpu_ops, no_operators, no_stacks
 -- Only what ran is evidence: a package in the metadata may be installed and not used.
@@ -67,7 +67,7 @@ stepped AS (
     WHERE has(s.traits, 'optimizer_step') AND optimizer <> '' AND is_asked(s.trace_id) GROUP BY ALL
 ),
 listed AS (
-    SELECT s.trace_id, setting.n AS name, setting.v AS value, NULL AS share, NULL AS share_of,
+    SELECT s.trace_id, setting.n AS name, setting.v AS value, NULL AS share, NULL AS whole,
            min(e.event_id) AS event_id
     FROM shown AS s JOIN event_row AS e USING (label_id) WHERE setting IS NOT NULL GROUP BY ALL
     UNION ALL
