@@ -55,6 +55,8 @@ typed AS MATERIALIZED (
     JOIN format AS f ON g.trace_id = f.trace_id AND g.device_id = f.device_id
     LEFT JOIN worked AS w ON g.trace_id = w.trace_id AND g.event_id = w.event_id
     WHERE is_asked(g.trace_id) AND g.trace_id NOT IN (FROM learning_traces)
+        -- XLA's kernels do not tell whether a net learns.
+        AND g.trace_id NOT IN (SELECT trace_id FROM trace WHERE profiler = 'jax')
 ),
 net AS (
     SELECT trace_id, device_id FROM typed GROUP BY ALL
