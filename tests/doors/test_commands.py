@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 import shlex
 import shutil
@@ -34,6 +35,17 @@ DEVICES = {"deviceProperties": [{"id": 0, "name": "NVIDIA A100"}]}
 @pytest.fixture
 def trace(tmp_path):
     return traces.write(tmp_path / "t.json", EVENTS, **DEVICES)
+
+
+@pytest.mark.parametrize(
+    ("command", "threads"), [("analyze", "1"), ("t.json", "1"), ("capture", None)]
+)
+def test_numpy_has_one_thread_unless_users_programs_run(command, threads, trace, monkeypatch):
+    monkeypatch.chdir(trace.parent)
+    environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    monkeypatch.setattr(os, "environ", environment)
+    cli.resolve_command(click.Context(cli), [command])
+    assert environment.get("OPENBLAS_NUM_THREADS") == threads
 
 
 @pytest.fixture(scope="module")

@@ -62,6 +62,8 @@ _GROUPS = {
     },
 }
 _COMMANDS = {name: each for group in _GROUPS.values() for name, each in group.items()}
+# Commands that run users' programs, or start processes that do.
+_RUNS_PROGRAMS = ("capture", "probe", "sweep")
 
 
 class _ReaderGone(Exception):
@@ -100,6 +102,9 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """`tracekit TRACE` is `tracekit analyze TRACE`."""
+        if args[0] not in _RUNS_PROGRAMS:
+            # NumPy would start a thread for each core, and each is busy for 0.07 s until it sleeps.
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         if self.get_command(ctx, args[0]) is None:
             if _may_be_trace(args[0]):
                 return "analyze", self.get_command(ctx, "analyze"), args
