@@ -21,26 +21,16 @@
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html
 -- doubts: no_gpu_ops, no_stacks
 -- In training mode, a module first counts its batches (num_batches_tracked.add_).
-WITH operator AS (
-    SELECT o.trace_id, o.event_id, o.pid, o.tid, o.name, o.start_ns, o.dur_ns,
-           lead(o.name) OVER (PARTITION BY o.trace_id, o.pid, o.tid ORDER BY o.start_ns) AS name_after
-    FROM cpu_ops AS o JOIN thread_slice AS s ON o.trace_id = s.trace_id AND o.event_id = s.event_id
-        AND s.outer_op_id = o.event_id
-    WHERE is_asked(o.trace_id) AND o.trace_id NOT IN (FROM learning_traces)
-),
-kernel AS (
-    SELECT g.trace_id, g.launch_id AS event_id, g.event_id AS gpu_op_id, g.pid, g.tid, g.start_ns, g.dur_ns,
+WITH kernel AS (
+    SELECT g.trace_id, g.launch_id AS event_id, g.event_id AS gpu_op_id, 'op' AS target, g.start_ns, g.dur_ns,
            g.dur_ns AS ns, regexp_extract(g.name, '^(void )?([^<(]+)', 2) AS told,
            if(has(traits, 'norm_statistics'), 0, thresholds().eval_norm) AS factor
     FROM gpu_ops AS g JOIN slice_label USING (label_id)
     WHERE list_has_any(traits, ['norm_of_training', 'norm_statistics']) AND is_asked(g.trace_id)
         AND g.trace_id NOT IN (FROM learning_traces)
-),
-at_place AS (FROM placed_ops('kernel'))
-SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,
-       dur_ns, factor
-FROM detailed('at_place')
+)
+FROM changed_ops('kernel')
 UNION ALL
 SELECT trace_id, place, 'counts batches', 'call', event_id, pid, tid, start_ns, dur_ns, 0
-FROM operator SEMI JOIN kernel USING (trace_id) LEFT JOIN call_site USING (trace_id, event_id)
+FROM outer_operators SEMI JOIN kernel USING (trace_id) LEFT JOIN call_site USING (trace_id, event_id)
 WHERE name = 'aten::add_' AND name_after = 'aten::batch_norm'

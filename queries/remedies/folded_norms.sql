@@ -20,14 +20,11 @@
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- doubts: no_stacks
 -- A run without a backward pass and an optimizer is inference; in training, aten::add_ comes before a norm.
-WITH operator AS (
-    SELECT o.trace_id, o.event_id, o.pid, o.tid, o.name, o.start_ns, o.dur_ns,
-           lag(o.name) OVER (PARTITION BY o.trace_id, o.pid, o.tid ORDER BY o.start_ns) AS name_before
-    FROM cpu_ops AS o JOIN thread_slice AS s ON o.trace_id = s.trace_id AND o.event_id = s.event_id
-        AND s.outer_op_id = o.event_id
-    WHERE is_asked(o.trace_id) AND o.trace_id NOT IN (FROM learning_traces)
-),
-norm AS (FROM operator WHERE name = 'aten::batch_norm' AND regexp_matches(name_before, '^aten::conv\w*$'))
+WITH norm AS (
+    FROM outer_operators
+    WHERE name = 'aten::batch_norm' AND regexp_matches(name_before, '^aten::conv\w*$')
+        AND trace_id NOT IN (FROM learning_traces)
+)
 SELECT trace_id, place, in_step(count(*) OVER (PARTITION BY trace_id, place), steps) || ' norms' AS detail,
        'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM norm JOIN run_steps USING (trace_id) LEFT JOIN call_site USING (trace_id, event_id)

@@ -22,6 +22,15 @@ CREATE OR REPLACE MACRO is_outermost(among, start_ns, end_ns) AS (start_ns >= ma
     PARTITION BY among ORDER BY start_ns, end_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
 )) IS NOT FALSE;
 
+-- An operator inside no other, with the names of the one before it and of the one after it on its thread.
+CREATE OR REPLACE VIEW outer_operators AS
+SELECT o.trace_id, o.event_id, o.pid, o.tid, o.name, o.start_ns, o.dur_ns,
+       lag(o.name) OVER in_turn AS name_before, lead(o.name) OVER in_turn AS name_after
+FROM cpu_ops AS o JOIN thread_slice AS s ON o.trace_id = s.trace_id AND o.event_id = s.event_id
+    AND s.outer_op_id = o.event_id
+WHERE is_asked(o.trace_id)
+WINDOW in_turn AS (PARTITION BY o.trace_id, o.pid, o.tid ORDER BY o.start_ns);
+
 -- A call of a module inside no other, and whether torch.compile wraps it or a module in it.
 CREATE OR REPLACE VIEW outer_modules AS
 WITH frame AS (
