@@ -9,7 +9,7 @@
 -- doubts: no_gpu_ops, no_operators, no_stacks
 -- Only what ran is evidence: a package in the metadata may be installed and not used.
 WITH named AS (
-    SELECT n.label_id, n.name, kind, class, traits, compiled, trace_id
+    SELECT n.label_id, n.name, kind, class, traits, trace_id
     FROM slice_label AS n JOIN label USING (label_id) WHERE is_asked(trace_id)
 ),
 -- The spellings of a name, the most certain one.
@@ -39,8 +39,8 @@ shown AS (
     ]) AS setting FROM named
 ),
 op AS (
-    SELECT g.trace_id, event_id, launch_id, is_graph, g.kind, class, dur_ns, b.meaning AS backend,
-           f.meaning AS format, count(*) OVER (PARTITION BY g.trace_id) AS ops,
+    SELECT g.trace_id, event_id, launch_id, pid, tid, launch_start_ns, is_graph, class, dur_ns,
+           b.meaning AS backend, f.meaning AS format, count(*) OVER (PARTITION BY g.trace_id) AS ops,
            regexp_matches(name, '^triton_(poi|red|per|mix|tem|for|fox)_') AS is_generated
     FROM gpu_ops AS g LEFT JOIN (FROM meaning WHERE facet = 'backend') AS b USING (label_id)
     LEFT JOIN (FROM meaning WHERE facet = 'format') AS f USING (label_id) WHERE is_asked(g.trace_id)
@@ -51,11 +51,9 @@ compiled_call AS (
     QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
 compiled AS (
-    SELECT o.trace_id, o.event_id, o.ops FROM op AS o
-    LEFT JOIN gpu_ops AS g ON o.trace_id = g.trace_id AND o.event_id = g.event_id
-    ASOF LEFT JOIN compiled_call AS c
-      ON g.trace_id = c.trace_id AND g.pid = c.pid AND g.tid = c.tid AND g.launch_start_ns >= c.start_ns
-    WHERE o.is_generated OR g.launch_start_ns < c.end_ns
+    SELECT o.trace_id, o.event_id, o.ops FROM op AS o ASOF LEFT JOIN compiled_call AS c
+      ON o.trace_id = c.trace_id AND o.pid = c.pid AND o.tid = c.tid AND o.launch_start_ns >= c.start_ns
+    WHERE o.is_generated OR o.launch_start_ns < c.end_ns
 ),
 stepped AS (
     SELECT s.trace_id, s.event_id, regexp_extract(s.name, '^Optimizer\.step#(\w+)', 1) AS optimizer,
