@@ -60,12 +60,14 @@ class Op:
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch call and the work that it puts on a stream: one op, or the ops of a graph."""
+    """A launch call and the work that it puts on a stream: one op, or the ops of a graph, which may
+    run on streams of its own (`lanes`) in turn."""
 
     ns: int
     kernels: tuple[tuple[str, int] | Op, ...]  # cause, length
     stream: int = 7
     name: str = "cudaLaunchKernel"
+    lanes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,15 @@ class Sync:
 
     own_ns: int
     stream: int | None = None
+
+
+@dataclass(frozen=True)
+class Poll:
+    """A wait for one stream in a loop that is not recorded; a turn takes up to `turn_ns`."""
+
+    own_ns: int
+    turn_ns: int
+    stream: int = 7
 
 
 @dataclass(frozen=True)

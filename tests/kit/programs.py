@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 from tests.kit.atoms import (
@@ -13,10 +14,12 @@ from tests.kit.atoms import (
     Fetch,
     HandOver,
     Launch,
+    Poll,
     Slice,
     StreamWait,
     Sync,
     Work,
+    line,
     operator,
     step,
 )
@@ -50,6 +53,42 @@ def random_program(seed: int) -> tuple[list[Any], Machine]:
     }
     steps = [step(number, *random_step(rng, habits, pace)) for number in range(rng.randint(2, 5))]
     return [*steps, Sync(2 * US)], machine
+
+
+def waiting_program(seed: int) -> tuple[list[Any], Machine]:
+    """A program of steps of one kind, in which the host waits for the device: for graphs that run
+    on streams of their own, in named calls, in copies or in a loop of its own."""
+    rng = random.Random(seed)
+    pace = {
+        "dispatch": rng.uniform(3, 25) * US,
+        "python": 0.0,
+        "call": rng.uniform(3, 9) * US,
+        "op": rng.uniform(2, 80) * US,
+    }
+    lanes = rng.choice([(), (31,), (31, 32), (COMPUTE, 31)])
+    waits = rng.choice(["sync", "stream", "copy", "poll", "poll", "none"])
+    operators, kernels = rng.randint(4, 40), rng.randint(10, 60)
+    after_ns = rng.randint(0, 2_000) * US
+
+    def a_step() -> Iterator[Any]:
+        for _ in range(operators):
+            yield from _operator(rng, pace)
+        graph = tuple(_kernel(rng, pace) for _ in range(kernels))
+        launched = Launch(30 * US, graph, name="cudaGraphLaunch", lanes=lanes)
+        yield operator("graph", 5 * US, launched)
+        match waits:
+            case "sync":
+                yield Sync(2 * US)
+            case "stream":
+                yield Sync(2 * US, COMPUTE)
+            case "copy":
+                yield operator("aten::item", 2 * US, BlockingCopy(5 * US, 2 * US))
+            case "poll":
+                yield line("engine.py(88): wait_for_outputs", Poll(1 * US, 20 * US))
+        yield line("engine.py(97): schedule", Work(after_ns))
+
+    steps = [step(number, *a_step()) for number in range(rng.randint(4, 7))]
+    return [*steps, Sync(2 * US)], Machine()
 
 
 def random_step(rng: random.Random, habits: set[str], pace: dict[str, float]) -> list[Any]:

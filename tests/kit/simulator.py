@@ -26,6 +26,7 @@ from tests.kit.atoms import (
     HandOver,
     Launch,
     Op,
+    Poll,
     Slice,
     StreamWait,
     Sync,
@@ -121,6 +122,8 @@ class Simulation:
                 yield from self._blocking_copy(atom, thread)
             case Sync():
                 yield from self._sync(atom, thread)
+            case Poll():
+                self._poll(atom, thread)
             case StreamWait():
                 yield from self._stream_wait(atom, thread)
             case Fetch():
@@ -160,13 +163,17 @@ class Simulation:
         yield self._called(launch.name, thread, begin)
         latency = self._draw(self.machine.latency_ns)
         first = None
-        for each in launch.kernels:
+        lanes = launch.lanes or (launch.stream,)
+        if launch.lanes:
+            free = max(self.streams.get(launch.stream, 0), self.pending.pop(launch.stream, 0))
+            self.pending |= dict.fromkeys(lanes, free)
+        for number, each in enumerate(launch.kernels):
             op = self.op = each if isinstance(each, Op) else Op(*each, NAMES[each[0]])
-            start, end = self._run(launch.stream, thread.now + latency, op.cause, op.ns)
+            lane = lanes[number % len(lanes)]
+            start, end = self._run(lane, thread.now + latency, op.cause, op.ns)
             first = start if first is None else first
-            yield _op(
-                op.cause, launch.stream, start, end, self.correlation, op.name, **graph, **op.args
-            )
+            yield _op(op.cause, lane, start, end, self.correlation, op.name, **graph, **op.args)
+        self.streams[launch.stream] = max(self.streams[lane] for lane in lanes)
         waiting.append(first or 0)
 
     def _run(self, stream: int, ready: int, cause: str, ns: int) -> tuple[int, int]:
@@ -208,6 +215,12 @@ class Simulation:
         yield self._called(name, thread, begin)
         if sync.stream is not None:
             yield self._waited("Stream Sync", sync.stream, begin, thread.now)
+
+    def _poll(self, poll: Poll, thread: _Thread) -> None:
+        turn = self._draw((0, poll.turn_ns))
+        thread.now += self._host("python", poll.own_ns)
+        if poll.stream in self.streams:
+            thread.now = max(thread.now, self.streams[poll.stream] + turn)
 
     def _stream_wait(self, wait: StreamWait, thread: _Thread) -> Iterator[dict[str, Any]]:
         lag = self._draw(self.machine.wait_ns)

@@ -11,7 +11,8 @@ from tracekit.database.session import Session
 from tracekit.replay.graph import EdgeKind, Edges, Graph
 from tracekit.replay.graph.arrays import NEVER, Ints, compact_ids
 from tracekit.replay.graph.host import Host
-from tracekit.replay.graph.recording import Recording, recording_of, stream_waits
+from tracekit.replay.graph.recording import Recording, recording_of
+from tracekit.replay.graph.stream_waits import stream_waits
 from tracekit.replay.graph.waits import waits_of
 
 
@@ -83,7 +84,7 @@ class _Builder:
         self.latency = CAUSES.index("latency")
         self.device, self.streams = recorded.device, recorded.streams
         self.stream_waits = stream_waits(recorded)
-        self.submitted = recorded.submitted_beside(self.stream_waits[0])
+        self.submitted = recorded.submitted_beside(*self.stream_waits)
         self.limited_by = self._limited_by()
         self.waits = waits_of(recorded, self.submitted)
         # Waits that end at the same instant share a join.

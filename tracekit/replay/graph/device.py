@@ -53,6 +53,26 @@ class Device(Struct, frozen=True, dict=True):
     def linked(self) -> Flags:
         return self.thread >= 0
 
+    @cached_property
+    def launched_to(self) -> NDArray[np.int32]:
+        """The number of the stream that each op was launched to.
+
+        A graph's kernels may run on streams of their own. Its launch does not record the stream: it
+        is that of the op that its thread launched before, or else the kernel's own.
+        """
+        if not self.is_graph.any():
+            return self.queue
+        op = np.flatnonzero(self.linked)
+        op = op[np.lexsort((self.start[op], self.call[op], self.device_id[op], self.thread[op]))]
+        alone = np.where(self.is_graph[op], -1, np.arange(len(op)))
+        before = np.maximum.accumulate(alone)
+        known = before >= 0
+        for same in (self.thread, self.device_id):
+            known &= same[op[before]] == same[op]
+        queue = self.queue.copy()
+        queue[op[known]] = self.queue[op[before[known]]]
+        return queue
+
     def numbers(self, event_id: Ints) -> Ints:
         """The numbers of ops by their event_id; -1: no op has it."""
         at = np.searchsorted(self.op_id, event_id, sorter=self._by_id)
@@ -149,11 +169,11 @@ class Streams:
         border = np.flatnonzero(self.is_first)[1:]
         self.by_start = np.split(np.arange(n, dtype=np.int32), border) if n else []
         """The ops of each stream."""
-        linked = (ops[device.linked[ops]] for ops in self.by_start)
-        self.by_launch = [
-            ops[np.argsort(device.call[ops], kind="stable")] for ops in linked if len(ops)
-        ]
-        """The linked ops of each stream, without streams that have none."""
+        ops = np.flatnonzero(device.linked).astype(np.int32)
+        ops = ops[np.lexsort((device.call[ops], device.launched_to[ops]))]
+        border = np.flatnonzero(begins(device.launched_to[ops]))[1:]
+        self.by_launch = np.split(ops, border) if len(ops) else []
+        """The linked ops that were launched to each stream, without streams that have none."""
         self._ends_last = [ops[_latest(end[ops])] for ops in self.by_launch]
 
     def usual_times(self, thresholds: Thresholds) -> UsualTimes:
@@ -186,9 +206,11 @@ class Streams:
         best = np.full(len(until), -1, np.int64)
         best_end = np.full(len(until), NEVER)
         pending = np.zeros(len(until), np.bool_)
+        device = self._device
         for ops, last in zip(self.by_launch, self._ends_last, strict=True):
-            index = np.searchsorted(self._device.call[ops], until, "left") - 1
-            wanted = (index >= 0) & ((stream < 0) | (stream == self._device.stream[ops[0]]))
+            index = np.searchsorted(device.call[ops], until, "left") - 1
+            number = device.stream[np.searchsorted(device.queue, device.launched_to[ops[0]])]
+            wanted = (index >= 0) & ((stream < 0) | (stream == number))
             ends = np.where(wanted, self._end[last[index]], NEVER)
             late = ends > not_after
             pending |= late & wanted

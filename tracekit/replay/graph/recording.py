@@ -1,5 +1,4 @@
-"""The graph's input: recorded work of host and device, usual delays, and ops that wait for other
-streams."""
+"""The graph's input: recorded work of host and device, and usual delays."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from tracekit.database import catalog
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
-from tracekit.replay.graph.arrays import NEVER, Flags, Ints, distinct, sums
+from tracekit.replay.graph.arrays import NEVER, Flags, Ints, sums
 from tracekit.replay.graph.device import Device, Streams, UsualTimes, device_from
 from tracekit.replay.graph.host import Handovers, Host, handovers, host_from
 from tracekit.thresholds import Thresholds
@@ -89,21 +88,24 @@ class Recording(Struct, frozen=True, dict=True):
         The call of a blocking copy first prepares the copy, then waits for it. If the stream was
         busy, most of the call is that wait.
         """
+        return self._submitted(self.device.is_blocking & (self.streams.free > self.device.call))
+
+    def submitted_beside(self, target: Ints, source: Ints) -> Ints:
+        """The same instants, given the ops that wait for an op of another stream, and that op.
+        Blocking copies that start long after both streams were free were being prepared until then.
+        """
+        device = self.device
+        free = self.streams.free.copy()
+        np.maximum.at(free, target, device.end[source])
+        is_prompt = device.start - free <= self.thresholds.wait_ns
+        return self._submitted(device.is_blocking & (free > device.call) & is_prompt)
+
+    def _submitted(self, queued: Flags) -> Ints:
+        """`queued` are the ops whose calls waited for the stream."""
         device, usual = self.device, self.usual
         start = np.clip(device.start - usual.least_latency_ns, device.call, device.call_end)
-        queued = device.is_blocking & (self.streams.free > device.call)
         start = np.where(queued, np.minimum(start, device.call + usual.call_ns), start)
         return np.where(device.linked, start, 0)
-
-    def submitted_beside(self, waiting: Ints) -> Ints:
-        """The same instants, given the ops that wait for another stream. Other blocking copies that
-        start long after their stream was free were being prepared until then.
-        """
-        device, usual = self.device, self.usual
-        late = device.is_blocking & (device.start - self.streams.free > self.thresholds.wait_ns)
-        late[waiting] = False
-        start = np.clip(device.start - usual.least_latency_ns, device.call, device.call_end)
-        return np.where(late & device.linked, start, self.submitted)
 
     @property
     def ready(self) -> Ints:
@@ -216,134 +218,3 @@ def _host_work(
             from_segment=begin,
             to_segment=begin + at_once - 1,
         )
-
-
-# -- ops that wait for ops of other streams
-
-
-def stream_waits(recorded: Recording) -> tuple[Ints, Ints]:
-    """Ops that wait for an op of another stream, and the ops that they wait for.
-
-    The waits come from the trace's own records, or are inferred from its calls and times.
-    """
-    rows = recorded.database.arrays("stream_waits", trace=recorded.trace_id)
-    pairs = [_recorded_waits(recorded, rows), *_inferred_waits(recorded, rows)]
-    ops = len(recorded.device.start)
-    # Each pair as one number.
-    both = distinct(np.concatenate([target * ops + source for target, source in pairs]))
-    target, source = np.divmod(both, max(1, ops))
-    return target, source
-
-
-def _recorded_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
-    """The waits in the trace's own records (cuda_sync): ops that wait, and what they wait for."""
-    device, origin = recorded.device, recorded.host.origin_ns
-    has_record = ~np.ma.getmaskarray(rows["until_ns"])
-    call = rows["start_ns"][has_record] - origin
-    until = np.ma.getdata(rows["until_ns"])[has_record] - origin
-    stream = np.ma.filled(rows["stream"], -1)[has_record]
-    other = np.ma.filled(rows["wait_on_stream"], -1)[has_record]
-    source, _ = recorded.streams.before(until, np.full(len(until), -NEVER), other)
-    target = np.full(len(call), -1, np.int64)
-    # The first op launched on each stream from the call on.
-    linked = np.flatnonzero(device.linked)
-    linked = linked[np.lexsort((linked, device.call[linked], device.stream[linked]))]
-    of_stream = device.stream[linked]
-    for number in np.unique(stream):
-        first, stop = np.searchsorted(of_stream, [number, number + 1])
-        mine, call_at = linked[first:stop], np.flatnonzero(stream == number)
-        index = np.searchsorted(device.call[mine], call[call_at], "left")
-        is_valid = index < len(mine)
-        target[call_at[is_valid]] = mine[index[is_valid]]
-    good = (target >= 0) & (source >= 0) & (other >= 0)
-    return target[good], source[good]
-
-
-def _inferred_waits(recorded: Recording, rows: dict[str, Ints]) -> Iterator[tuple[Ints, Ints]]:
-    """The waits inferred from calls that make streams wait, and from late starts.
-
-    An op launched right after such a call waits for the op that its thread launched right before
-    the call, if that is on another stream. An op that starts late waits for the op that ended last
-    before its start. That op has to be on another stream and launched before such a call, which
-    itself comes after the previous launch on the late op's stream; within a CUDA graph, it has to
-    belong to the same graph launch.
-    """
-    device, ready = recorded.device, recorded.ready
-    late = device.linked & (device.start > ready + recorded.usual.gap_ns)
-    calls = np.sort(
-        recorded.host.key(recorded.host.numbers(rows["pid"], rows["tid"]), rows["start_ns"])
-    )
-    key = recorded.host.key(device.thread, recorded.host.origin_ns + device.call)
-    if len(calls):
-        yield _neighbors(recorded, calls, key)
-        same = ~recorded.streams.is_first & (np.roll(device.thread, 1) == device.thread)
-        since = np.where(same, np.roll(key, 1), recorded.host.start_of(device.thread))
-        index = np.searchsorted(calls, key) - 1
-        waits = late & (index >= 0) & (calls[index] >= since) & ~device.is_graph
-        op = np.flatnonzero(waits)
-        source = _ended_before(recorded, op, recorded.host.time_of(calls[index[op]]))
-        yield _late(recorded, op, source, ready)
-    op = np.flatnonzero(late & device.is_graph)
-    source = _ended_before(recorded, op, device.call_end[op] + 1)
-    other = (source >= 0) & (device.launch_id[source] != device.launch_id[op])
-    yield _late(recorded, op, np.where(other, -1, source), ready)
-    # For an op without a launch, the calls before it are also unknown: only an op that ran while
-    # its stream was idle, and ended right before it, explains the delay.
-    free, wait_ns = recorded.streams.free, recorded.thresholds.wait_ns
-    op = np.flatnonzero(~device.linked & (free > NEVER) & (device.start > free + wait_ns))
-    source = _ended_before(recorded, op, np.full(len(op), -NEVER))
-    covers = (device.start[source] <= free[op]) & (device.end[source] >= device.start[op] - wait_ns)
-    yield _late(recorded, op, np.where(covers, source, -1), ready)
-
-
-def _neighbors(recorded: Recording, calls: Ints, key: Ints) -> tuple[Ints, Ints]:
-    """Ops of different streams that a thread launched one after the other, with only a call in
-    between that makes a stream wait."""
-    device = recorded.device
-    op = np.flatnonzero(device.linked)
-    op = op[np.argsort(key[op], kind="stable")]
-    first, second = op[:-1], op[1:]
-    index = np.searchsorted(calls, key[second]) - 1
-    waits = (index >= 0) & (calls[index] >= key[first])
-    good = (
-        waits
-        & (device.thread[first] == device.thread[second])
-        & (device.queue[first] != device.queue[second])
-        & (device.device_id[first] == device.device_id[second])
-        & (device.end[first] <= device.start[second] + recorded.thresholds.clock_tick_ns)
-        & (device.start[first] < device.start[second])
-    )
-    return second[good], first[good]
-
-
-def _late(recorded: Recording, op: Ints, source: Ints, ready: Ints) -> tuple[Ints, Ints]:
-    """The pairs whose source ended after the op could have started, since only these explain a
-    delay."""
-    good = source >= 0
-    good[good] = recorded.device.end[source[good]] > ready[op[good]]
-    return op[good], source[good]
-
-
-def _ended_before(recorded: Recording, op: Ints, until: Ints) -> Ints:
-    """For each op, the last one to end before its start among the ops on other streams of its
-    device that were launched before `until`; -1: none."""
-    device = recorded.device
-    best = np.full(len(op), -1, np.int64)
-    best_end = np.full(len(op), NEVER)
-    linked, end = device.linked, device.end
-    for queue in recorded.streams.by_start if len(op) else []:
-        mine = queue[np.argsort(end[queue], kind="stable")]
-        latest = device.start[op] + recorded.thresholds.clock_tick_ns
-        index = np.searchsorted(end[mine], latest, "right") - 1
-        candidate = mine[np.maximum(index, 0)]
-        good = (
-            (index >= 0)
-            & (device.queue[op] != device.queue[queue[0]])
-            & (device.device_id[op] == device.device_id[candidate])
-            & (end[candidate] > best_end)
-            & (device.start[candidate] < device.start[op])
-            & (~linked[candidate] | (device.call[candidate] < until))
-        )
-        best = np.where(good, candidate, best)
-        best_end = np.where(good, end[candidate], best_end)
-    return best
