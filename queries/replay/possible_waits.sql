@@ -1,17 +1,27 @@
--- question: Which slices end with a long stretch in which nothing was recorded inside them?
+-- question: In which long stretches was nothing of a thread recorded, so that it may have waited?
 -- since: 0.1
 -- columns event_id, pid, tid, start_ns, dur_ns
--- column alike (integer): a number, equal for slices whose names differ only in numbers
+-- column alike (integer): a number, equal for stretches that end slices of one name, or that lie in such
+--     slices before others of one name
 -- column is_message (boolean): it ends just after another thread's message, and each covers most of the other
 -- doubts: no_stacks, absurd_duration
-WITH stretch AS (
-    SELECT s.trace_id, event_id, pid, tid, s.start_ns, e.end_ns,
-           dense_rank() OVER (ORDER BY folded_name(name)) AS alike
-    FROM host_segment AS s JOIN slices AS e USING (trace_id, event_id, pid, tid, end_ns)
-    WHERE is_asked(trace_id)
-        AND s.activity IN ('python', 'untraced', 'dispatch')
-        AND s.end_ns - s.start_ns >= thresholds().spin_ns
-        AND NOT list_has_any(traits, ['collective_call', 'remote_call'])
+-- A stretch that the end of the recording cuts does not count.
+WITH long AS (
+    SELECT trace_id, event_id, pid, tid, start_ns, end_ns FROM host_segment
+    WHERE is_asked(trace_id) AND activity IN ('python', 'untraced', 'dispatch')
+        AND end_ns - start_ns >= thresholds().spin_ns
+),
+stretch AS (
+    SELECT s.trace_id, s.event_id, s.pid, s.tid, s.start_ns, s.end_ns,
+           dense_rank() OVER (ORDER BY folded_name(e.name),
+               CASE WHEN e.end_ns IS DISTINCT FROM s.end_ns THEN folded_name(f.name) END) AS alike
+    FROM long AS s
+    LEFT JOIN (SELECT trace_id, pid, tid, start_ns AS end_ns, event_id AS next_id FROM host_segment) AS n
+        USING (trace_id, pid, tid, end_ns)
+    LEFT JOIN slices AS e ON s.trace_id = e.trace_id AND s.event_id = e.event_id
+    LEFT JOIN slices AS f ON n.trace_id = f.trace_id AND n.next_id = f.event_id
+    WHERE (n.end_ns IS NOT NULL OR e.end_ns = s.end_ns)
+        AND (e.event_id IS NULL OR NOT list_has_any(e.traits, ['collective_call', 'remote_call']))
 ),
 message AS (
     SELECT trace_id, pid, tid, start_ns, end_ns FROM slices

@@ -91,11 +91,13 @@ class Sync:
 
 @dataclass(frozen=True)
 class Poll:
-    """A wait for one stream in a loop that is not recorded; a turn takes up to `turn_ns`."""
+    """A wait for one stream in a loop that is not recorded; a turn takes up to `turn_ns`. It ends
+    `early_ns` before the work does if it reads a value that the last kernel writes."""
 
     own_ns: int
     turn_ns: int
     stream: int = 7
+    early_ns: int = 0
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def waiting_program(seed: int) -> tuple[list[Any], Machine]:
         "op": rng.uniform(2, 80) * US,
     }
     lanes = rng.choice([(), (31,), (31, 32), (COMPUTE, 31)])
-    waits = rng.choice(["sync", "stream", "copy", "poll", "poll", "none"])
+    waits = rng.choice(["sync", "stream", "copy", "poll", "silence", "value", "none"])
     operators, kernels = rng.randint(4, 40), rng.randint(10, 60)
     after_ns = rng.randint(0, 2_000) * US
 
@@ -85,6 +85,13 @@ def waiting_program(seed: int) -> tuple[list[Any], Machine]:
                 yield operator("aten::item", 2 * US, BlockingCopy(5 * US, 2 * US))
             case "poll":
                 yield line("engine.py(88): wait_for_outputs", Poll(1 * US, 20 * US))
+            case "silence":
+                yield Poll(1 * US, 20 * US)
+            case "value":
+                yield operator(
+                    "aten::copy_", 5 * US, Launch(5 * US, (("memory-bandwidth", 90 * US),))
+                )
+                yield line("engine.py(88): wait_for_tokens", Poll(1 * US, 0, early_ns=40 * US))
         yield line("engine.py(97): schedule", Work(after_ns))
 
     steps = [step(number, *a_step()) for number in range(rng.randint(4, 7))]

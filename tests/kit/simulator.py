@@ -220,7 +220,8 @@ class Simulation:
         turn = self._draw((0, poll.turn_ns))
         thread.now += self._host("python", poll.own_ns)
         if poll.stream in self.streams:
-            thread.now = max(thread.now, self.streams[poll.stream] + turn)
+            done = self.streams[poll.stream] - self.change.op_ns("math-or-memory", poll.early_ns)
+            thread.now = max(thread.now, done + turn)
 
     def _stream_wait(self, wait: StreamWait, thread: _Thread) -> Iterator[dict[str, Any]]:
         lag = self._draw(self.machine.wait_ns)

@@ -309,13 +309,25 @@ def test_a_host_that_spins_on_the_device_gains_nothing_from_a_faster_host(trace,
     assert saved(trace, "device*0.5") == pytest.approx(0.435, abs=0.001)
 
 
+@TRACES.of(*spinning(4, works_us=40_000.0))
+def test_a_wait_counts_however_little_of_the_kernel_it_covers(saved, trace):
+    # The host works for 40 ms and for another 10 ms of each 60 ms.
+    assert saved(trace, "host*0.5") == pytest.approx(0.065, abs=0.001)
+
+
+@TRACES.of(*spinning(4, lag_us=-60.0))
+def test_a_value_may_be_read_before_its_kernel_ends(saved, trace):
+    assert saved(trace, "host*0.5") == pytest.approx(0.065, abs=0.001)
+    assert saved(trace, "device*0.5") == pytest.approx(0.435, abs=0.001)
+
+
 BY_CHANCE = [
     # Twice is too few to count as a wait.
     spinning(2),
     # A slice that continues long after the kernel's end works.
     spinning(4, lag_us=5_000.0),
-    # So does one that covers little of the kernel.
-    spinning(4, works_us=40_000.0),
+    # So does one that ends long before it, which reads no value of the kernel.
+    spinning(4, lag_us=-5_000.0),
 ]
 
 

@@ -323,25 +323,32 @@ def _answers(recorded: Recording) -> Waits:
 
 
 def _spins(recorded: Recording) -> list[Waits]:
-    """Waits in which a thread spins until the device, or another thread's collective or message, is
-    done.
+    """Waits of which no call tells: stretches without any record in which a thread waits for the
+    device, for a value that the device writes, or for another thread's collective or message.
 
-    A slice without its own work that ends right after the last op launched before it, and covers
-    most of that op, may do so by chance. If slices with the same name do so repeatedly, they wait.
+    A stretch may end by chance as it would after such a wait. If most stretches at one place that
+    could wait end so, they wait.
     """
-    thresholds, device, host = recorded.thresholds, recorded.device, recorded.host
+    thresholds, host = recorded.thresholds, recorded.host
     rows = recorded.database.arrays("possible_waits", trace=recorded.trace_id)
     thread, first, last = host.slices(rows)
     begin = rows["start_ns"] - host.origin_ns
     end = begin + rows["dur_ns"]
     everywhere = np.full(len(begin), -1, np.int64)
     op, late = recorded.streams.before(begin, end + thresholds.clock_tick_ns, everywhere)
-    start, ended = np.append(device.start, NEVER)[op], np.append(device.end, NEVER)[op]
-    known = np.minimum(thresholds.spin_ns, thresholds.spin_share * rows["dur_ns"])
-    covered = 2 * (ended - np.maximum(begin, start)) >= ended - start
-    spins = (op >= 0) & ~late & (ended > begin) & (end - ended <= known) & covered
+    released = end - _ends(recorded, op) <= np.minimum(
+        thresholds.spin_ns, thresholds.spin_share * rows["dur_ns"]
+    )
+    # The op that the thread launched last explains more: a loop of its own may ask for that op, or
+    # for a value that it writes before it ends.
+    own = _launched_last(recorded, thread, begin)
+    near_ns = np.minimum(thresholds.poll_ns, thresholds.spin_share * rows["dur_ns"])
+    asked = (np.abs(end - _ends(recorded, own)) <= near_ns) & (_starts(recorded, own) < end)
+    op = np.where(asked, own, op)
+    ended = _ends(recorded, op)
+    spins = (op >= 0) & (asked | released) & (ended > begin)
     is_message = np.ma.filled(rows["is_message"], False).astype(np.bool_)
-    pending = late | (ended > begin) | is_message
+    pending = late | (ended > begin) | (_ends(recorded, own) > begin) | is_message
     given = np.sort(recorded.handovers.returned)
     handed = np.searchsorted(given, first) < np.searchsorted(given, last, "right")
     usable = (thread >= 0) & ~handed
@@ -367,3 +374,21 @@ def _spins(recorded: Recording) -> list[Waits]:
             lag_ns=(last - first)[of_others],
         ),
     ]  # fmt: skip
+
+
+def _starts(recorded: Recording, op: Ints) -> Ints:
+    """When ops start; NEVER for op -1 (none)."""
+    starts: Ints = np.append(recorded.device.start, NEVER)[op]
+    return starts
+
+
+def _launched_last(recorded: Recording, thread: Numbers, time: Ints) -> Ints:
+    """For each instant, the op of its thread's last launch before it that ends last (-1: none)."""
+    device, host = recorded.device, recorded.host
+    op = np.flatnonzero(device.linked)
+    op = op[np.lexsort((device.end[op], device.call[op], device.thread[op]))]
+    key = host.start_of(device.thread[op]) + device.call[op]
+    index = np.searchsorted(key, host.start_of(thread) + time, "left") - 1
+    found = np.append(op, -1)[index]
+    mine = (index >= 0) & (np.append(device.thread, -1)[found] == thread)
+    return np.where(mine, found, -1)
