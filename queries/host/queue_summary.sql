@@ -20,21 +20,29 @@
 -- column blocked_ns (ns): call_ns beyond the usual: waiting for the device, not host overhead
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 WITH call AS (
-    SELECT *, end_ns - start_ns AS call_ns,
-           max(left_waiting) OVER (PARTITION BY trace_id, device_id, stream) - thresholds().full_slack AS near
+    SELECT *, end_ns - start_ns AS call_ns, left_waiting >= thresholds().queue_depth AS is_deep,
+           is_deep AND end_ns - start_ns >= thresholds().one_range_ratio * median(end_ns - start_ns)
+               FILTER (NOT is_deep) OVER (PARTITION BY trace_id) AS is_long
     FROM queued_calls
 ),
--- When a queue is full, many calls return with the stream's maximum number of launches queued, within
--- `full_slack`: the full depth follows from these calls. NULL: the queue is never full.
+-- When a queue is full, long calls return with the same number of launches queued each time, or nearly: the
+-- full depth follows from them. It may have been deeper before, since some launches take less of it. NULL:
+-- the queue is never full.
 queue_limit AS (
     SELECT trace_id, device_id, stream, coalesce(getvariable('limit'), full_depth) AS full_depth FROM (
-        SELECT trace_id, device_id, stream, CASE
-            WHEN count(*) FILTER (left_waiting >= thresholds().queue_depth) > 0
-                AND count(*) FILTER (left_waiting >= near) >= greatest(
-                    thresholds().full_calls,
-                    thresholds().full_share * count(*) FILTER (left_waiting >= thresholds().queue_depth)
-                ) THEN any_value(near) END AS full_depth
-        FROM call GROUP BY trace_id, device_id, stream)
+        SELECT trace_id, device_id, stream,
+               CASE WHEN count(*) FILTER (is_long AND abs(left_waiting - usual_depth) <= slack)
+                   >= greatest(thresholds().full_calls, thresholds().full_share * count(*) FILTER (is_long))
+                   THEN any_value(usual_depth - slack) END AS full_depth
+        FROM (
+            SELECT *, greatest(thresholds().full_slack, thresholds().full_spread * usual_depth) AS slack
+            FROM (
+                SELECT *, mode(left_waiting ORDER BY left_waiting) FILTER (is_long)
+                    OVER (PARTITION BY trace_id, device_id, stream) AS usual_depth
+                FROM call
+            )
+        )
+        GROUP BY trace_id, device_id, stream)
 ),
 met AS (
     SELECT c.*, coalesce(met >= full_depth, FALSE) AS is_full

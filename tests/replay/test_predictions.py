@@ -272,6 +272,24 @@ def test_calls_that_wait_longer_than_usual_at_one_depth_show_a_full_queue_howeve
     assert host.blocked[host.cause == CAUSES.index("launch")].sum() == 80
 
 
+def deeper_later():
+    """The same queue; later launches take so little of it that 900 of them wait for nothing."""
+    events = queued(720)
+    begin = events[-1]["ts"] + 700
+    for place in range(900):
+        events.append(launch(begin + 5 * place, 4, 1_000 + place))
+        events.append(gpu_op(begin + 10_000 + 10 * place, 9, 1_000 + place))
+    return events
+
+
+@TRACES.of(*deeper_later())
+def test_a_queue_that_was_deeper_when_nothing_waited_is_full_at_the_depth_of_the_waits(replay):
+    assert (replay.graph.edges.kind == EdgeKind.QUEUE).sum() >= 120
+    (queue,) = replay.database.ask("queue_summary", trace=replay.trace_id)
+    calls = [each["dur"] for each in deeper_later() if each["cat"] == "cuda_runtime"]
+    assert (queue["max_depth"], queue["blocked_ns"]) == (900, sum(calls) * US - 4 * US * len(calls))
+
+
 # -- waits that no call marks: slices that repeatedly end just after the awaited op ----------------
 
 KERNEL_US = 50_000.0

@@ -182,18 +182,21 @@ def _full_queues(recorded: Recording) -> Waits:
             continue
         starts = np.sort(device.start[op])
         # The queue's depth when each call returns, including the call's own launch. A full queue
-        # has the same depth each time; while a call waits for room, it is one deeper.
+        # has nearly the same depth each time; while a call waits for room, it is one deeper. It may
+        # have been deeper before: some launches take less of it.
         room = np.searchsorted(starts, device.call_end[op], "right") - 1
         depth = np.arange(len(op)) - room
-        limit = int(depth.max())
-        blocked = depth >= limit - thresholds.full_slack
-        deep = int((depth >= thresholds.queue_depth).sum())
-        if blocked.sum() < max(thresholds.full_calls, 1) or not deep:
+        call_ns = device.call_end[op] - device.call[op]
+        deep = depth >= thresholds.queue_depth
+        long = deep & (call_ns >= thresholds.one_range_ratio * recorded.usual.call_ns)
+        if not long.any():
             continue
-        # A queue that is full only briefly has few such calls, but they are long.
-        blocked_ns = np.median((device.call_end[op] - device.call[op])[blocked])
-        is_long = blocked_ns >= thresholds.one_range_ratio * recorded.usual.call_ns
-        if blocked.sum() < thresholds.full_share * deep and not is_long:
+        limit = int(np.bincount(depth[long]).argmax())
+        away = np.abs(depth - limit)
+        blocked = away <= np.where(long, thresholds.full_spread * limit, thresholds.full_slack)
+        if (blocked & long).sum() < max(
+            thresholds.full_calls, thresholds.full_share * int(long.sum())
+        ):
             continue
         # The op whose start made room is the last one that started before the call returned.
         release = np.where(blocked, room, np.arange(len(op)) - limit)
