@@ -33,9 +33,10 @@ OF_DEVICE = (
 )
 
 # The causes of host activities whose names differ from their cause's (the SQL type host_activity,
-# columns of the query cpu_time, `launch_latency` in gpu_timeline).
+# columns of the query cpu_time, `launch_latency` and `held` in gpu_timeline).
 CAUSE_OF_ACTIVITY = {
     "runtime": "launch", "view": "dispatch", "untraced": "python", "launch_latency": "latency",
+    "held": "unknown",
 }  # fmt: skip
 
 

@@ -6,7 +6,8 @@
 -- columns idle_class
 -- column main_cause (text): the cause with the largest part of the gap (host_late only)
 -- column main_cause_ns (ns): length of that part
--- column recoverable_ns (ns): the gap minus launch latency and the device's own waits; NULL: unlinked
+-- column recoverable_ns (ns): the gap minus launch latency, held ops and the device's own waits; NULL:
+--     unlinked
 -- columns culprit
 -- column ended_by (text): the GPU op that ended the gap; the next three columns describe its launch
 -- columns cpu_op, python_line, step
@@ -32,7 +33,7 @@ gap AS (
     SELECT trace_id, op_id, any_value(idle_class) AS idle_class,
            arg_max(host_event_id, (ns, -start_ns)) AS culprit_id,
            CASE WHEN any_value(idle_class) <> 'unlinked'
-               THEN sum_where(ns, cause <> 'launch_latency') END AS recoverable_ns
+               THEN sum_where(ns, cause NOT IN ('held', 'launch_latency')) END AS recoverable_ns
     FROM piece GROUP BY trace_id, op_id
 ),
 cause AS (

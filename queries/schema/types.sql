@@ -24,7 +24,6 @@ CREATE OR REPLACE MACRO host_activity_of(code) AS enum_range(NULL::host_activity
 -- Why a device is idle, and the host's activity meanwhile (queries/facts/gpu_timeline.sql).
 CREATE TYPE idle_class AS ENUM ('after_last_op', 'device', 'host_late', 'unlinked');
 CREATE TYPE idle_cause AS ENUM (
-    'allocation', 'compilation', 'copy', 'dispatch', 'input', 'launch', 'launch_latency', 'python', 'runtime',
-    'sync',
-    'untraced'
+    'allocation', 'compilation', 'copy', 'dispatch', 'held', 'input', 'launch', 'launch_latency', 'python',
+    'runtime', 'sync', 'untraced'
 );

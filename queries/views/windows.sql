@@ -35,6 +35,7 @@ CREATE OR REPLACE MACRO partition_of(activity, idle_class, cause, ns) AS {
     'unlinked_ns': sum_where(ns, idle_class = 'unlinked'),
     'after_last_op_ns': sum_where(ns, idle_class = 'after_last_op'),
     'busy_ns': sum_where(ns, activity <> 'idle'),
-    'waits_for_host_ns': sum_where(ns, idle_class = 'host_late' AND cause IS DISTINCT FROM 'launch_latency'
+    'waits_for_host_ns': sum_where(ns,
+        idle_class = 'host_late' AND coalesce(cause NOT IN ('held', 'launch_latency'), TRUE)
         OR idle_class = 'device' AND cause IS NOT NULL OR idle_class = 'after_last_op')
 };

@@ -27,6 +27,7 @@ HOST = {
     "compilation": "#6b3a1e",
     "copy": "#4a9fd6",
     "launch_latency": "#b3a2d6",
+    "held": "#7d8a3c",
 }
 
 # Activities of a device, and their limits.
