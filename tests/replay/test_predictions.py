@@ -139,6 +139,17 @@ PREDICTED = {
          launch(308, 5, 4), gpu_op(315, 100, 4)],
         {"": 408, "device*0.5": 408 - 50 - 50, "sync*0": 201},
     ),
+    "a wait for a graph whose kernels are not in the trace is the device's work": (
+        [launch(0, 5, 1), gpu_op(7, 50, 1), launch(60, 10, 2, "cudaGraphLaunch"),
+         launch(75, 500, 3, "cudaDeviceSynchronize"), launch(580, 5, 4), gpu_op(587, 10, 4)],
+        {"": 590, "host*0.5": 590 - 32.5 - 5 - 2.5, "device*0.5": 590 - 250 - 5},
+    ),
+    "without such a graph, what a call does after its op is its own": (
+        [launch(0, 5, 1), gpu_op(7, 150, 1), launch(60, 10, 2, "cudaLaunchKernel"),
+         gpu_op(158, 10, 2), launch(75, 500, 3, "cudaDeviceSynchronize"), launch(580, 5, 4),
+         gpu_op(587, 10, 4)],
+        {"": 590, "device*0.5": 590 - 80 - 5},
+    ),
     # To pageable memory: for 200 us, the call moves the data on within the host.
     "a copy's call that goes on after the copy works": (
         [launch(0, 260, 1, "cudaMemcpyAsync"), gpu_op(10, 50, 1, **COPIED),

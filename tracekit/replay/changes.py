@@ -23,7 +23,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from tracekit.causes import CAUSES
+from tracekit.causes import CAUSES, UNKNOWN_LIMIT
 from tracekit.database import catalog
 from tracekit.database.remedies import find_remedy, query_of
 from tracekit.database.session import Session
@@ -91,6 +91,8 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
     elif what == "device":
         scale.op.scale(factor)
         scale.host.scale_apart(factor, apart=True)
+        # Waits for kernels that are not in the trace.
+        scale.fixed.scale_cause(CAUSES.index(UNKNOWN_LIMIT), factor)
     elif what == "unknown":
         scale.unknown *= factor
     elif what == BATCH:

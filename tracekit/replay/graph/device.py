@@ -175,6 +175,10 @@ class Streams:
         self.by_launch = np.split(ops, border) if len(ops) else []
         """The linked ops that were launched to each stream, without streams that have none."""
         self._ends_last = [ops[_latest(end[ops])] for ops in self.by_launch]
+        self.launched: Ints = np.full(n, NEVER)
+        """The start of the last launch to the stream before each op's own; NEVER for the first."""
+        for ops in self.by_launch:
+            self.launched[ops[1:]] = device.call[ops[:-1]]
 
     def usual_times(self, thresholds: Thresholds) -> UsualTimes:
         """The usual delays of ops and calls."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tracekit.database import catalog
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
-from tracekit.replay.graph.arrays import NEVER, Flags, Ints, sums
+from tracekit.replay.graph.arrays import NEVER, Flags, Ints, Numbers, sums
 from tracekit.replay.graph.device import Device, Streams, UsualTimes, device_from
 from tracekit.replay.graph.host import Handovers, Host, handovers, host_from
 from tracekit.thresholds import Thresholds
@@ -50,6 +50,20 @@ class Recording(Struct, frozen=True, dict=True):
     @cached_property
     def usual(self) -> UsualTimes:
         return self.streams.usual_times(self.thresholds)
+
+    @cached_property
+    def lost_graphs(self) -> Ints:
+        """The keys at which graphs were launched whose kernels are not in the trace, in order."""
+        rows = self.database.arrays("lost_graphs", trace=self.trace_id)
+        thread = self.host.numbers(rows["pid"], rows["tid"])
+        return np.sort(self.host.key(thread, rows["start_ns"])[thread >= 0])
+
+    def follows_lost(self, thread: Numbers, since: Ints, until: Ints) -> Flags:
+        """Whether the thread launched a graph that was lost between these instants."""
+        graphs, begin = self.lost_graphs, self.host.start_of(thread)
+        index = np.searchsorted(graphs, begin + until) - 1
+        before = np.append(graphs, -1)[index]
+        return (thread >= 0) & (index >= 0) & (before >= begin + np.maximum(since, 0))
 
     @cached_property
     def handovers(self) -> Handovers:
@@ -98,7 +112,9 @@ class Recording(Struct, frozen=True, dict=True):
         free = self.streams.free.copy()
         np.maximum.at(free, target, device.end[source])
         is_prompt = device.start - free <= self.thresholds.wait_ns
-        return self._submitted(device.is_blocking & (free > device.call) & is_prompt)
+        queued = (free > device.call) & is_prompt
+        queued |= self.follows_lost(device.thread, self.streams.launched, device.call)
+        return self._submitted(device.is_blocking & queued)
 
     def _submitted(self, queued: Flags) -> Ints:
         """`queued` are the ops whose calls waited for the stream."""

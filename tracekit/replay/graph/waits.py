@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracekit.causes import CAUSES
+from tracekit.causes import CAUSES, UNKNOWN_LIMIT
 from tracekit.replay.graph import EdgeKind
 from tracekit.replay.graph.arrays import NEVER, Columns, Flags, Ints, Numbers, begins
 from tracekit.replay.graph.recording import Recording
@@ -119,24 +119,34 @@ def _sync_calls(recorded: Recording) -> Waits:
     better = (scope != "maybe") & (end - ended > recorded.thresholds.wait_ns)
     op = np.where(better & (_ends(recorded, unlinked) > begin) & (unlinked >= 0), unlinked, op)
     ended = _ends(recorded, op)
+    since = np.append(recorded.device.call, NEVER)[op]
+    lost = recorded.follows_lost(thread, since, begin) & (scope != "maybe")
+    lost &= end - ended > recorded.thresholds.wait_ns
     # Such a call waited if it ended right after the op and no other op was pending.
     maybe = scope == "maybe"
     allocates = rows["cause"] == CAUSES.index("allocation")
     limit_ns = np.where(allocates, recorded.thresholds.return_ns, recorded.thresholds.wait_ns)
     follows = (end - ended <= limit_ns) & (ended <= end + recorded.thresholds.clock_tick_ns)
     proved = (ended > begin) & ~pending & follows
-    waits = (op >= 0) & (thread >= 0) & (~maybe | proved) & (begin < end)
+    waits = (op >= 0) & (thread >= 0) & (~maybe | proved) & (begin < end) & ~lost
     short = waits & (ended <= begin)
     own = int(np.median((end - begin)[short])) if short.any() else recorded.thresholds.kernel_gap_ns
     chosen = np.flatnonzero(waits)
     begin, end, ended = begin[chosen], end[chosen], ended[chosen]
     allocating = maybe[chosen] & allocates[chosen]
     own_ns = np.minimum(end - begin, np.where(allocating, np.maximum(end - ended, 0), own))
-    return _calls(
+    for_ops = _calls(
         recorded, EdgeKind.SYNC, op[chosen], thread[chosen], begin, end, ended, own=own_ns,
         cause=rows["cause"][chosen], waited=ended > begin,
         else_lag=np.minimum(own_ns, recorded.thresholds.wait_ns),
     )  # fmt: skip
+    first, last = (each[lost] for each in recorded.host.slices(rows)[1:])
+    # Work of the device, of which only this is known.
+    for_lost = Waits.make(
+        EdgeKind.SYNC, first, last, instant=first, lag_ns=last - first,
+        own_cause=CAUSES.index(UNKNOWN_LIMIT),
+    )  # fmt: skip
+    return Waits.concatenate([for_ops, for_lost])
 
 
 def _ends(recorded: Recording, op: Ints) -> Ints:
