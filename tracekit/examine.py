@@ -253,6 +253,7 @@ class _Examiner:
             has_calls="no_runtime_calls" not in self.missing,
             shaped=shaped,
             meanwhile=database.ask("unrecorded_waits", trace=trace_id) if asks_meanwhile else [],
+            holes=database.ask("holes", trace=trace_id) if asks_meanwhile else [],
             dominant=dominant,
             ops=self.accounts.first.ops,
             advised=first.cause if first else None,

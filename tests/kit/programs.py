@@ -69,6 +69,9 @@ def waiting_program(seed: int) -> tuple[list[Any], Machine]:
     waits = rng.choice(["sync", "stream", "copy", "poll", "silence", "value", "none"])
     operators, kernels = rng.randint(4, 40), rng.randint(10, 60)
     after_ns = rng.randint(0, 2_000) * US
+    if waits in ("poll", "silence", "value"):
+        # A short stretch without records cannot be told from work.
+        pace["op"], kernels = pace["op"] + 40 * US, kernels + 30
 
     def a_step() -> Iterator[Any]:
         for _ in range(operators):

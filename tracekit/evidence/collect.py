@@ -38,6 +38,7 @@ QUERIES = (
     "overview", "health", "capture_facts", "partition", "idle_causes", "launch_stats", "cpu_time",
     "top_kernels", "memory_traffic", "host_work", "device_work", "device_limits", "host_waits",
     "stream_waits", "replay_steps", "units", "one_off_candidates", "repetition", "unrecorded_waits",
+    "holes",
 )  # fmt: skip
 
 # By event_id.

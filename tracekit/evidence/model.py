@@ -306,6 +306,9 @@ class Evidence(Struct, frozen=True, kw_only=True):
     meanwhile: Sequence[dict[str, Any]] = ()
     """What was recorded on any thread while the device waited and the launching thread recorded no
     call (rows of the question `unrecorded_waits`)."""
+    holes: Sequence[dict[str, Any]] = ()
+    """The long stretches among them, by what the launching thread did next (rows of the question
+    `holes`)."""
     dominant: str = ""
     """The kernels that take most of the device's kernel time, with their share, as a clause."""
     ops: int = 0

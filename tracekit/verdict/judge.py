@@ -35,7 +35,7 @@ from tracekit.verdict.regime import (
     side_by_time,
     steady_busy_ns,
 )
-from tracekit.verdict.sentences import headline, kinds_of, recorded_meanwhile
+from tracekit.verdict.sentences import headline, hole_sentences, kinds_of, recorded_meanwhile
 from tracekit.verdict.windows import is_anecdote, is_few, outside, step_sentences, window_sentences
 
 _NOTHING = ("The trace has neither GPU ops nor operators", ": there is nothing to judge")
@@ -199,6 +199,7 @@ def _judge_device(basis: Basis) -> Verdict:
             (idle.device_ns, "gaps on the device"),
             (idle.causes.get("untraced", 0), "waits while nothing was recorded on the host"),
         )
+        why += hole_sentences(evidence, thresholds)
         activities = recorded_meanwhile(evidence) if ns == idle.causes.get("untraced") else ""
         if activities:
             what = f"waits without a call of the launching thread, in {activities}"
@@ -222,6 +223,7 @@ def _judge_device(basis: Basis) -> Verdict:
     why = [*why, *gained] if agrees else [gained[0], *why, *gained[1:]]
     why += _limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
+    why += hole_sentences(evidence, thresholds)
     kind = kinds_of(basis).get(bottleneck, bottleneck)
     advice = [next_step(kind, evidence.launch, thresholds, shaped=evidence.shaped)]
     if kind in (*LIMITS, UNKNOWN_LIMIT) and gains.device > 0:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from tracekit.causes import UNKNOWN_LIMIT, UNRECORDED, words
 from tracekit.evidence.model import Evidence
 from tracekit.text import duration, lowered, percent, share
+from tracekit.thresholds import Thresholds
 from tracekit.verdict.case import Basis, Case
 from tracekit.verdict.model import Verdict
 from tracekit.verdict.once import (
@@ -240,6 +241,26 @@ def recorded_meanwhile(evidence: Evidence) -> str:
             part = "" if each["share"] >= 1 else f" ({percent(each['share'])} of that)"
             named.append(f"{name}{part}")
     return " and ".join(named[:2])
+
+
+def hole_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
+    """Where a part of the window lies in which nothing was recorded while the device waited, if
+    most of such time recurs there."""
+    if not evidence.holes:
+        return []
+    first, count = evidence.holes[0], sum(row["holes"] for row in evidence.holes)
+    least_ns = thresholds.small_gain * evidence.period.window.span_ns
+    is_few = first["holes"] < thresholds.fewest_alike or first["idle_ns"] < least_ns
+    if is_few or 2 * first["share"] < 1:
+        return []
+    many = f"All {count}" if first["holes"] == count else f"{first['holes']} of {count}"
+    shortest, longest = duration(first["shortest_ns"]), duration(first["longest_ns"])
+    length = longest if shortest == longest else f"{shortest} to {longest}"
+    after = f", most of them after {first['last_name']}" if first["last_name"] else ""
+    return [
+        f"{many} stretches of a millisecond or more in which nothing was recorded while the "
+        f"{evidence.device_word} waited end with {first['next_name']}{after}: {length} each."
+    ]
 
 
 def _of_device(case: Case) -> str:

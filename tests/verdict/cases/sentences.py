@@ -150,6 +150,33 @@ CASES = {
             "(35.0 % of that) and block (60.0 % of that)."
         ),
     ),
+    "time in which nothing was recorded, most of it before one operator": Judged(
+        evidence=evidence(
+            **LATE, removed={"unrecorded-time": 0.6},
+            holes=[
+                {"next_name": "aten::lift_fresh", "last_name": "aten::mm", "holes": 15,
+                 "idle_ns": 55 * MS, "share": 0.9, "shortest_ns": 13 * MS, "longest_ns": 49 * MS},
+                {"next_name": "aten::add", "last_name": None, "holes": 2, "share": 0.1,
+                 "shortest_ns": 1 * MS, "longest_ns": 2 * MS},
+            ],
+        ),
+        bottleneck="unrecorded-time",
+        says=[
+            "15 of 17 stretches of a millisecond or more in which nothing was recorded while "
+            "the GPU waited end with aten::lift_fresh, most of them after aten::mm: 13 ms to 49 ms "
+            "each."
+        ],
+    ),
+    "time in which nothing was recorded, at no place more than twice": Judged(
+        evidence=evidence(
+            **LATE, removed={"unrecorded-time": 0.6},
+            holes=[
+                {"next_name": "aten::lift_fresh", "last_name": None, "holes": 2, "share": 0.9,
+                 "shortest_ns": 13 * MS, "longest_ns": 49 * MS},
+            ],
+        ),
+        bottleneck="unrecorded-time", lacks=["aten::lift_fresh"],
+    ),
     "a launch that takes more than all others": Judged(
         evidence=launching(longest_ms=41),
         begins="The host holds this run up: one call, hipLaunchKernel, takes 41 ms",
