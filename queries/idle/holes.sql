@@ -10,29 +10,33 @@
 -- column longest_ns (ns): the longest of them
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks
 WITH waited AS (
-    SELECT t.trace_id, t.device_id, t.start_ns, t.end_ns, o.pid, o.tid
-    FROM gpu_timeline_by_cause AS t JOIN main_device USING (trace_id, device_id)
+    SELECT t.trace_id, t.device_id, t.start_ns, t.end_ns, h.thread
+    FROM gpu_timeline AS t JOIN main_device USING (trace_id, device_id)
     JOIN windows AS w ON t.trace_id = w.trace_id AND t.device_id = w.device_id AND w.kind = 'gpu_active'
         AND t.start_ns >= w.start_ns
     JOIN launch_call AS o ON t.trace_id = o.trace_id AND t.launch_id = o.launch_id
+    JOIN host_thread AS h ON o.trace_id = h.trace_id AND o.pid = h.pid AND o.tid = h.tid
     WHERE idle_class = 'host_late' AND cause = 'untraced' AND is_asked(t.trace_id)
         AND t.end_ns - t.start_ns >= thresholds().unrecorded_ns
 ),
 -- The thread's segments before, during and after the wait leave no gaps.
 around AS (
-    SELECT w.*, l.event_id AS last_id, n.event_id AS next_id
-    FROM waited AS w JOIN host_segment AS s USING (trace_id, pid, tid, end_ns)
-    JOIN host_segment AS n ON w.trace_id = n.trace_id AND w.pid = n.pid AND w.tid = n.tid
-        AND w.end_ns = n.start_ns
-    LEFT JOIN host_segment AS l ON s.trace_id = l.trace_id AND s.pid = l.pid AND s.tid = l.tid
-        AND s.start_ns = l.end_ns
+    SELECT w.*, l.event_id AS last_id, n.event_id AS event_id
+    FROM waited AS w JOIN thread_segment AS s USING (thread, end_ns)
+    JOIN thread_segment AS n ON w.thread = n.thread AND w.end_ns = n.start_ns
+    LEFT JOIN thread_segment AS l ON s.thread = l.thread AND s.start_ns = l.end_ns
+),
+named AS (
+    SELECT e.trace_id, event_id, name FROM event_row AS e JOIN label USING (label_id)
+    WHERE (e.trace_id, event_id) IN (
+        SELECT (trace_id, unnest([last_id, event_id])) FROM around)
 )
 SELECT a.trace_id, a.device_id, coalesce(folded_name(n.name), 'unnamed') AS next_name,
        mode(l.name ORDER BY l.name) AS last_name, count(*) AS holes,
-       sum(a.end_ns - a.start_ns)::BIGINT AS idle_ns,
-       sum(a.end_ns - a.start_ns) / sum(sum(a.end_ns - a.start_ns)) OVER (PARTITION BY a.trace_id) AS share,
-       min(a.end_ns - a.start_ns) AS shortest_ns, max(a.end_ns - a.start_ns) AS longest_ns
-FROM around AS a JOIN slices AS n ON a.trace_id = n.trace_id AND a.next_id = n.event_id
-LEFT JOIN slices AS l ON a.trace_id = l.trace_id AND a.last_id = l.event_id
+       sum(end_ns - start_ns)::BIGINT AS idle_ns,
+       sum(end_ns - start_ns) / sum(sum(end_ns - start_ns)) OVER (PARTITION BY a.trace_id) AS share,
+       min(end_ns - start_ns) AS shortest_ns, max(end_ns - start_ns) AS longest_ns
+FROM around AS a JOIN named AS n USING (trace_id, event_id)
+LEFT JOIN named AS l ON a.trace_id = l.trace_id AND a.last_id = l.event_id
 GROUP BY a.trace_id, a.device_id, folded_name(n.name)
 ORDER BY idle_ns DESC, next_name, a.trace_id
