@@ -292,7 +292,7 @@ SELECT o.trace_id,
             THEN 'unended' ELSE o.kind END AS kind,
        o.event_id, o.pid, o.tid, o.start_ns, o.end_ns - o.start_ns AS dur_ns, o.usual_ns::BIGINT AS usual_ns,
        CASE o.activity WHEN 'communication' THEN 'communication'
-           ELSE host_cause(o.activity, o.end_ns - o.start_ns) END AS cause,
+           ELSE host_cause(o.activity, o.end_ns - o.start_ns >= thresholds().unrecorded_ns) END AS cause,
        coalesce(o.name, l.name) AS name, coalesce(at_place, []) AS at_place,
        (o.trace_id, o.event_id) IN (FROM shaped) IS TRUE AS is_new_shape
 FROM listed AS o LEFT JOIN own AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id

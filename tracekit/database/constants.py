@@ -61,7 +61,7 @@ def macros() -> str:
 CREATE OR REPLACE MACRO thresholds() AS {thresholds_struct()};
 CREATE OR REPLACE MACRO switch_of(profiler, code) AS
     MAP {{{quoted}}}[if(profiler IN {RECORDERS}, profiler, '{RECORDERS[0]}') || ' ' || code];
-CREATE OR REPLACE MACRO host_cause(activity, ns) AS
-    CASE WHEN activity = 'untraced' AND ns >= thresholds().unrecorded_ns THEN '{UNRECORDED}'
+CREATE OR REPLACE MACRO host_cause(activity, is_long) AS
+    CASE WHEN activity = 'untraced' AND is_long THEN '{UNRECORDED}'
          ELSE CASE activity {renamed} ELSE activity END END;
 """
