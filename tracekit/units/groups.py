@@ -21,7 +21,8 @@ def groups_of(process: HostProcess, first: Ints, stop: Ints) -> Ints:
     """The group of each unit, numbered from 0 by its first unit. A unit belongs to the group with
     whose first unit it has most launches in common."""
     label, labels = process.launches.label, process.launches.labels
-    # Equal bags have equal sums of random numbers, one per label. (numpy.random takes 10 ms to import.)
+    # Equal bags have equal sums of random numbers, one per label. numpy.random takes 15 ms to
+    # import.
     of = Random(0)
     numbers = np.array([of.getrandbits(40) for _ in range(max(1, labels))])
     sums = running_sum(numbers[label])
