@@ -28,7 +28,7 @@ _OUTSIDE_QUERIES_MB = 200
 _MOST_NOTED = 5
 # Patterns for SQL that names the verdicts' tables, and for questions that read them.
 _OF_VERDICTS = re.compile(r"\b(verdict|evidence|one_off|advice)\b", re.IGNORECASE)
-_ASKS_VERDICTS = re.compile(r"\b(FROM|JOIN) (verdict|evidence|one_off|advice)\b")
+_ASKS_VERDICTS = re.compile(r"(?:FROM|JOIN) (verdict|evidence|one_off|advice)\b")
 
 
 def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Path]:

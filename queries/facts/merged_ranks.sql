@@ -2,6 +2,8 @@
 -- into: recorder_finding
 -- needs: host_thread
 -- of: gpu_ops
+-- when: (SELECT min(pid) < max(pid) FROM event_row JOIN slice_label USING (label_id)
+--     WHERE kind IN ('runtime', 'driver'))
 -- Each process counts its launches from one, so the file does not show which process launched an op with a
 -- shared number.
 WITH shared AS (

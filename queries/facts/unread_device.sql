@@ -1,6 +1,9 @@
 -- fact: A file with device work in an unsupported form, so that the host's waits are unknown.
 -- into: recorder_finding
 -- needs: slice_label
+-- when: (SELECT count(*) FROM trace) > (SELECT count(DISTINCT trace_id)
+--     FROM event_row JOIN slice_label USING (label_id)
+--     WHERE kind IN ('kernel', 'memcpy', 'memset') AND device_id NOT NULL)
 -- In a trace without GPU ops, slices without a known category are a device's if their process or thread is
 -- named like one, or if they are the targets of flows of launches. Kernels of Triton's Proton are known by
 -- their call stacks; they name neither device nor stream nor launch.

@@ -2,7 +2,11 @@
 -- since: 0.1
 -- title: Do not synchronize in the loop
 -- causes: sync
--- when: activity = 'sync'
+-- when: activity = 'sync'; (SELECT count(*) > 0 FROM waiting_call JOIN (
+--         SELECT trace_id, pid, tid, max(start_ns) AS last_ns FROM launch_call GROUP BY ALL
+--     ) USING (trace_id, pid, tid)
+--     WHERE start_ns < last_ns
+--         AND (cpu_op IS NULL OR starts_with(cpu_op, 'Optimizer.') OR python_id NOT NULL))
 -- needs: Nothing on the host reads what the device computes before that call; streams and copies are ordered
 --     by events on the device.
 -- caveat: If the program waits there for a value that was copied to the host, the wait moves to the place

@@ -3,7 +3,11 @@
 -- title: Move this part of the model to the device
 -- causes: dispatch, python, input
 -- when: kind = 'cpu_op' AND (work NOT NULL OR has(traits, 'layer'))
---     AND longest_ns >= thresholds().late_launch_ns
+--     AND longest_ns >= thresholds().late_launch_ns; (SELECT count(*) > 0
+--     FROM cpu_ops AS o ASOF LEFT JOIN launches AS l
+--       ON o.trace_id = l.trace_id AND o.pid = l.pid AND o.tid = l.tid AND o.start_ns <= l.start_ns
+--     WHERE (work NOT NULL OR has(o.traits, 'layer')) AND o.dur_ns >= thresholds().late_launch_ns
+--         AND (l.start_ns <= o.end_ns) IS NOT TRUE)
 -- outside_loops: true
 -- needs: Memory on the device for its weights; inputs that are there or can be copied ahead.
 -- caveat: An upper bound: each operator is assumed to become a launch. The device's time for it, and for
@@ -41,8 +45,8 @@ working AS (
     WHERE gpu_ops = 0 AND dur_ns >= thresholds().late_launch_ns
 ),
 own AS (
-    FROM working AS w WHERE NOT EXISTS (FROM launches AS l WHERE l.trace_id = w.trace_id AND l.pid = w.pid
-        AND l.tid = w.tid AND l.start_ns BETWEEN w.start_ns AND w.end_ns)
+    FROM working AS w ANTI JOIN launches AS l ON l.trace_id = w.trace_id AND l.pid = w.pid AND l.tid = w.tid
+        AND l.start_ns BETWEEN w.start_ns AND w.end_ns
 ),
 at_place AS (FROM own LEFT JOIN call_site USING (trace_id, event_id))
 SELECT trace_id, place, detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns,

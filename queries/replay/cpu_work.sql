@@ -5,6 +5,6 @@
 -- doubts: no_operators, no_shapes, begin_end_events
 SELECT trace_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns,
        CASE role WHEN 'compute' THEN coalesce(limit_by, 'math-or-memory')
-           ELSE host_cause(role, end_ns - start_ns) END AS cause
+           ELSE host_cause(role, end_ns - start_ns >= thresholds().unrecorded_ns) END AS cause
 FROM cpu_stretches(getvariable('trace'))
 ORDER BY trace_id, start_ns

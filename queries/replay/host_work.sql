@@ -7,7 +7,7 @@
 -- If only calls were recorded, without operators or Python frames, the time between them is unknown.
 SELECT trace_id, pid, tid, s.start_ns, s.end_ns - s.start_ns AS dur_ns,
        host_cause(host_activity_of(activity_code),
-           if(has_code, s.end_ns - s.start_ns, thresholds().unrecorded_ns)) AS cause,
+           NOT has_code OR s.end_ns - s.start_ns >= thresholds().unrecorded_ns) AS cause,
        event_id
 FROM thread_segment AS s JOIN host_thread USING (thread) WHERE is_asked(trace_id)
   AND segment BETWEEN coalesce(getvariable('from_segment'), segment)

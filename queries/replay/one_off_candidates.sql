@@ -34,11 +34,11 @@ WITH span AS (
 ),
 step AS (
     SELECT trace_id, start_ns, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns) AS number
-    FROM steps WHERE trace_id IN (SELECT trace_id FROM span)
+    FROM steps WHERE is_asked(trace_id)
     QUALIFY event_id >= 0 OR count(*) OVER (PARTITION BY trace_id) >= thresholds().fewest_alike
 ),
 sparse AS (
-    SELECT trace_id FROM gpu_ops WHERE trace_id IN (SELECT trace_id FROM span)
+    SELECT trace_id FROM gpu_ops WHERE is_asked(trace_id)
     GROUP BY trace_id HAVING count(launch_id) < thresholds().unlinked_majority * count(*)
 ),
 stepped AS (SELECT trace_id, count(*) AS steps FROM step GROUP BY trace_id),
@@ -46,7 +46,7 @@ progress AS (
     SELECT trace_id, pid, tid, launch_id, start_ns,
            percent_rank() OVER (PARTITION BY trace_id ORDER BY start_ns) AS done,
            count(*) OVER (PARTITION BY trace_id) AS calls
-    FROM launch_call WHERE trace_id IN (SELECT trace_id FROM span)
+    FROM launch_call WHERE is_asked(trace_id)
 ),
 thread AS (
     SELECT thread, trace_id, pid, tid, start_ns, end_ns, long_ns FROM host_thread JOIN span USING (trace_id)
@@ -266,9 +266,9 @@ first_call AS (
            'dispatch' AS activity, c.name
     FROM long_call AS c JOIN like_long AS l ON c.trace_id = l.trace_id AND c.name = l.name
         AND c.start_ns = l.first_ns
+    SEMI JOIN once AS o ON o.trace_id = c.trace_id AND o.pid = c.pid AND o.tid = c.tid
+        AND o.start_ns >= c.start_ns AND o.end_ns <= c.end_ns
     WHERE calls >= thresholds().fewest_alike AND c.dur_ns >= thresholds().one_off_ratio * usual_ns
-        AND EXISTS (FROM once AS o WHERE o.trace_id = c.trace_id AND o.pid = c.pid AND o.tid = c.tid
-            AND o.start_ns >= c.start_ns AND o.end_ns <= c.end_ns)
 ),
 listed AS (FROM once UNION ALL BY NAME FROM first_call),
 own AS MATERIALIZED (FROM event_row WHERE event_id IN (SELECT unnest(list(event_id)) FROM listed)),
@@ -292,7 +292,7 @@ SELECT o.trace_id,
             THEN 'unended' ELSE o.kind END AS kind,
        o.event_id, o.pid, o.tid, o.start_ns, o.end_ns - o.start_ns AS dur_ns, o.usual_ns::BIGINT AS usual_ns,
        CASE o.activity WHEN 'communication' THEN 'communication'
-           ELSE host_cause(o.activity, o.end_ns - o.start_ns) END AS cause,
+           ELSE host_cause(o.activity, o.end_ns - o.start_ns >= thresholds().unrecorded_ns) END AS cause,
        coalesce(o.name, l.name) AS name, coalesce(at_place, []) AS at_place,
        (o.trace_id, o.event_id) IN (FROM shaped) IS TRUE AS is_new_shape
 FROM listed AS o LEFT JOIN own AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id

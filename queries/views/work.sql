@@ -51,12 +51,13 @@ FROM replayed_work;
 -- Matrix products of known sizes: `batch` times a (m by k) times b (k by n). Tensor cores want multiples of
 -- `unit`, which fill 16 bytes: 8 elements of 16 bits, 4 of TF32.
 CREATE OR REPLACE VIEW products AS
-SELECT *, CASE peak WHEN 'tf32' THEN 4 ELSE 8 END AS unit, shapes_of(dims) AS d,
-       CASE WHEN kind IN ('mm', 'bmm') THEN d[1] ELSE d[2] END AS a,
-       CASE WHEN kind IN ('mm', 'bmm') THEN d[2] ELSE d[3] END AS b,
-       kind IN ('bmm', 'baddbmm') AS is_batched, CASE WHEN is_batched THEN a[1] ELSE 1 END AS batch,
-       a[-2] AS m, a[-1] AS k, b[-1] AS n
-FROM all_work WHERE is_asked(trace_id) AND kind IN ('mm', 'addmm', 'bmm', 'baddbmm');
+SELECT *, CASE WHEN is_batched THEN a[1] ELSE 1 END AS batch, a[-2] AS m, a[-1] AS k, b[-1] AS n
+FROM (
+    SELECT *, CASE WHEN kind IN ('mm', 'bmm') THEN d[1] ELSE d[2] END AS a,
+           CASE WHEN kind IN ('mm', 'bmm') THEN d[2] ELSE d[3] END AS b,
+           kind IN ('bmm', 'baddbmm') AS is_batched
+    FROM (SELECT *, CASE peak WHEN 'tf32' THEN 4 ELSE 8 END AS unit, shapes_of(dims) AS d
+        FROM all_work WHERE is_asked(trace_id) AND kind IN ('mm', 'addmm', 'bmm', 'baddbmm')));
 
 -- The share of the memory's bandwidth that a device's work reaches, by its bytes: where memory limits it
 -- rather than math or latency. What caches answer counts as 1.

@@ -303,6 +303,6 @@ def test_no_rule_has_thresholds_of_its_own():
 
 def test_queries_number_causes_as_the_replay_does(made):
     each = "unnest(enum_range(NULL::host_activity))::VARCHAR"
-    known = dict(made[0].fetch(f"SELECT a, host_cause(a, 0) FROM (SELECT {each} AS a)")[1])
+    known = dict(made[0].fetch(f"SELECT a, host_cause(a, FALSE) FROM (SELECT {each} AS a)")[1])
     assert known == {name: cause_of(name) for name in known}
     assert set(known.values()) <= set(OF_HOST)

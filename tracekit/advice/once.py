@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tracekit.advice.model import Advice
 from tracekit.causes import UNRECORDED
-from tracekit.database.remedies import Remedy, all_remedies, query_of
+from tracekit.database.remedies import Remedy, all_remedies
 from tracekit.replay.one_offs import OneOff
 from tracekit.replay.replay import Replay
 
@@ -78,9 +78,7 @@ def _recurring(replay: Replay) -> list[tuple[Remedy, list[tuple[int, int]]]]:
     causes = {one_off.cause for one_off in replay.one_offs}
     recurring = []
     for remedy in all_remedies().values():
-        if not remedy.claims or not causes & set(remedy.causes):
-            continue
-        if replay.database.is_possible(query_of(remedy.name)):
+        if remedy.claims and causes & set(remedy.causes):
             rows = replay.remedies.rows(remedy.name)
             events = zip(rows["event_id"].tolist(), rows["start_ns"].tolist(), strict=True)
             recurring.append((remedy, list(events)))

@@ -48,7 +48,7 @@ TOPICS = {
 
 def schema(name: str) -> str:
     """The SQL of queries/schema/NAME.sql, which only Python runs."""
-    return packaged.text(f"schema/{name}.sql")
+    return constants.with_thresholds(packaged.text(f"schema/{name}.sql"))
 
 
 def render_template(name: str, **values: object) -> str:

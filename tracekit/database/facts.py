@@ -71,9 +71,10 @@ class Fact(Struct, frozen=True):
 
 def parse_fact(name: str, text: str) -> Fact:
     """Reads a file of queries/facts."""
+    text = constants.with_thresholds(text)
     lines = (line.removeprefix("-- ").partition(": ") for line in catalog.header(text))
     head = {key: value.replace("\n", " ") for key, _, value in lines}
-    sql = names.spelled(constants.with_thresholds(text))
+    sql = names.spelled(text)
     into = head.get("into", "")
     table, end, rows = ("", "", sql) if into else sql.rpartition(_END_OF_TABLE)
     return Fact(

@@ -38,7 +38,7 @@ _FUNCTIONS = {
     "device_lane": ("lane", "NULL"),
     "traits_of": ("trait", ""),
 }
-_CALL = re.compile(rf"\b({'|'.join(_FUNCTIONS)})\((?:('?\w+'?), )?(\w+)\)")
+_CALL = re.compile(rf"({'|'.join(_FUNCTIONS)})\((?:('?\w+'?), )?(\w+)\)")
 # What the patterns of a kind match.
 _OF_CATEGORY = "concat(lower({}), '/', {})"
 # Facets for names of one kind only, so that the kind needs no test.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from importlib.resources import files
+from io import FileIO
 from pathlib import Path
 
 _ENDINGS = (".sql", ".csv")
@@ -31,12 +32,13 @@ def texts() -> dict[str, str]:
     folder = os.fspath(root())
     insides = ("", *(each.name + "/" for each in os.scandir(folder) if each.is_dir()))
     paths = (inside + each.name for inside in insides for each in os.scandir(f"{folder}/{inside}"))
-    # Opening them in text mode takes three times as long.
-    return {
-        path: Path(f"{folder}/{path}").read_bytes().decode().replace("\r\n", "\n")
-        for path in sorted(paths)
-        if path.endswith(_ENDINGS)
-    }
+    return {path: _read(f"{folder}/{path}") for path in sorted(paths) if path.endswith(_ENDINGS)}
+
+
+def _read(path: str) -> str:
+    # Text mode takes three times as long, and a Path for each file half as long.
+    with FileIO(path) as file:
+        return file.readall().decode().replace("\r\n", "\n")
 
 
 def root() -> Path:

@@ -168,7 +168,7 @@ class Session:
         if as_.is_for_people:
             given = self.for_main_trace(question, given)
         own = (self.shown_sql if as_.is_for_people else self.sql_of)(question, given)
-        sql = as_.sql(constants.with_thresholds(own) if self.judges_as_stored else own)
+        sql = as_.sql(self._with_thresholds(own))
         with self.checked(question):
             return self._selects.run(sql, lambda cursor: as_.take(cursor, sql), given)
 
@@ -259,7 +259,8 @@ class Session:
         if of_labels:
             tests = ", ".join(f"bool_or({part})" for part in of_labels)
             selects.append(f"SELECT 0, [{tests}] FROM slice_label")
-        rows = sorted(self.fetch(" UNION ALL ".join(selects))[1])
+        sql = self._with_thresholds(" UNION ALL ".join(selects))
+        rows = sorted(self.fetch(sql)[1])
         holds = [one for _, some in rows for one in some]
         true = {part for part, is_true in zip(of_labels + alone, holds, strict=True) if is_true}
         return {each for each, needed in parts.items() if true.issuperset(needed)}
@@ -375,6 +376,11 @@ class Session:
     def judges_as_stored(self) -> bool:
         """Whether stored answers used the current thresholds."""
         return constants.judging(self.thresholds) == constants.judging(Thresholds())
+
+    def _with_thresholds(self, sql: str) -> str:
+        """The SQL, as it runs fastest: with its thresholds as numbers if they are the stored
+        ones."""
+        return constants.with_thresholds(sql) if self.judges_as_stored else sql
 
     def _before_each(self) -> str | None:
         """The statement that sets a cursor's thresholds, if they differ from the defaults."""

@@ -48,10 +48,9 @@ _EXCLUDED = re.compile(r"EXCLUDE \(([^()]*)\)")
 _FORMAT_TABLE = "tracekit"
 _COMMENT = re.compile(r"--[^\n]*")
 _WORD = re.compile(r"\w+")
-# SQL that may list views, or name one without mentioning it.
+# SQL in lower case that may list views, or name one without mentioning it.
 _OF_CATALOG = re.compile(
-    r"duckdb_\w+\(|information_schema|sqlite_|pg_|show\s+(all\s+)?tables|query_table\(",
-    re.IGNORECASE,
+    r"duckdb_\w+\(|information_schema|sqlite_|pg_|show\s+(all\s+)?tables|query_table\("
 )
 # The format number is stored as an INTEGER.
 _MOST_FORMAT = 1_000_000_000
@@ -98,21 +97,22 @@ class Vocabulary:
     def add(self, sql: str) -> None:
         """Creates the views and macros that the SQL mentions, directly or indirectly; all of them
         if it reads the catalog."""
+        lower = sql.lower()
         with self._lock:
-            wanted = [*self._missing] if _OF_CATALOG.search(sql) else self._mentioned(sql)
+            wanted = [*self._missing] if _OF_CATALOG.search(lower) else self._mentioned(lower)
             if wanted:
                 with self._connection.cursor() as cursor:
                     self._create(cursor, wanted)
 
-    def _mentioned(self, sql: str) -> list[str]:
-        words = set(_WORD.findall(_COMMENT.sub("", sql).lower()))
+    def _mentioned(self, lower: str) -> list[str]:
+        words = set(_WORD.findall(_COMMENT.sub("", lower)))
         return [each for each in self._missing if each in words]
 
     def _create(self, cursor: duckdb.DuckDBPyConnection, names: list[str]) -> None:
         """Creates each one after its dependencies."""
         for name in names:
             if statement := self._missing.pop(name, ""):
-                self._create(cursor, self._mentioned(statement))
+                self._create(cursor, self._mentioned(statement.lower()))
                 cursor.execute(statement)
 
 

@@ -222,6 +222,9 @@ class Remedies:
             raise TracekitError(
                 f"there is no remedy named {remedy!r}: `tracekit advise` lists them"
             )
+        nothing = {each: np.array([], object) for each in (*COLUMNS, "place", "detail")}
+        if not self._database.is_possible(name):
+            return nothing
         if description.of_plugin is None:
             return self._rows_of(name)
         with description.of_plugin.leaving_out(f"the remedy {remedy}"):
@@ -230,7 +233,7 @@ class Remedies:
                 if column != "target" and rows[column].dtype.kind not in "iuf":
                     raise TracekitError(f"its column {column} is not a number")
             return rows
-        return {each: np.array([], object) for each in (*COLUMNS, "place", "detail")}
+        return nothing
 
     def _rows_of(self, name: str) -> Rows:
         columns = [_TARGET if column == "target" else column for column in COLUMNS]
