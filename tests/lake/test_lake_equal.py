@@ -17,7 +17,7 @@ from tracekit.run import open_lake
 # Columns that depend on a trace's path or number.
 _SKIPPED = {"flame_graph": {"node", "parent"}, "diff_flame": {"node", "parent"}}
 _NAMES = sorted(catalog.queries())
-ASKED = sample("questions asked of a lake and of a folder", _NAMES, _NAMES[::12])
+ASKED = sample("questions asked of a lake and of a folder", _NAMES, _NAMES[::20])
 _SIZES = [2, *(pytest.param(ranks, marks=pytest.mark.thorough) for ranks in (8, 128))]
 
 
