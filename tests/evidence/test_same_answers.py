@@ -70,7 +70,7 @@ def test_a_trace_that_says_the_same_gets_the_same_answer(names, shared_verdict, 
             assert answer(other) == answer(shared_verdict(name)), name
 
 
-@pytest.mark.sampled(26)
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("name", shared_trace_names())
 def test_a_trace_beside_others_gets_the_answer_that_it_gets_alone(name, shared_verdict):
     # Small traces are judged beside others there.
