@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import OWN_TRACES
+from tests.kit.processes import invoke
 from tests.kit.sampling import sample
 
 yaml = pytest.importorskip("yaml")
@@ -19,9 +20,10 @@ FAST = OWN_TRACES / "simulated-compute-bound.json.gz"
 SLOW = OWN_TRACES / "simulated-overhead-bound.json.gz"
 
 
-def test_a_trace_is_compared_with_a_baseline(run, tmp_path):
-    assert run("baseline", "save", "main", str(FAST)).returncode == 0
-    diff = run("diff", ".tracekit/baselines/main.json.gz", str(SLOW), "--json")
+def test_a_trace_is_compared_with_a_baseline(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert invoke("baseline", "save", "main", FAST).exit_code == 0
+    diff = invoke("diff", ".tracekit/baselines/main.json.gz", SLOW, "--json")
     found = run("baseline", "compare", "main", str(SLOW), "--json", "--fail-if", "b.span_ns > 0")
     assert found.returncode == 1
     assert json.loads(found.stdout) == json.loads(diff.stdout)

@@ -54,8 +54,8 @@ def _loaded(text: str) -> Any:
     return json.loads(text, parse_float=lambda digits: f"\0{digits}\0")
 
 
-# With one-offs, graphs, and marked steps.
-SMALL = ["a100-alexnet.json.gz", "mi300x-graph-decode.json.gz", "b200-moe-no-reads.json.gz"]
+# With one-offs, and with graphs.
+SMALL = ["a100-alexnet.json.gz", "mi300x-graph-decode.json.gz"]
 
 
 @pytest.mark.parametrize(
