@@ -33,14 +33,10 @@ from hypothesis import settings
 
 import tracekit
 from tests.kit import cases
-from tests.kit.answered import printed
 from tests.kit.forking import IMPORTED, LIMIT_S, TRACEKIT, WITH_TORCH, CommandServer
-from tests.kit.impossible import require_possible
+from tests.kit.impossible import require_possible, require_possible_output
 from tests.kit.sampling import IS_ALL, LEFT_OUT, Sampling
 from tracekit.verdict.model import Analysis
-
-# Commands whose output passes the guard.
-GUARDED = ("analyze", "advise", "whatif", "diff", "history")
 
 # readline writes the terminal's size here when it is loaded, and tables would follow it.
 for name in ("COLUMNS", "LINES"):
@@ -320,9 +316,8 @@ def run(
 
     def guarded(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
         done = command(*arguments, **more)
-        if arguments[:1] in [(each,) for each in GUARDED] and not done.returncode:
-            for answer in printed(done.stdout):
-                require_possible(answer)
+        if not done.returncode:
+            require_possible_output(arguments, done.stdout)
         return done
 
     def command(

@@ -13,6 +13,7 @@ from tests.controls.host import LOADER, READ, SYNCHRONIZED, pinned
 from tests.controls.planting import SYNC
 from tests.kit.analyzed import Answering, advice, combination, fix_list
 from tests.kit.atoms import US, BlockingCopy, Fetch, Launch, Slice, Work, line, operator, step
+from tests.kit.processes import invoke
 from tests.kit.sampling import sample
 from tests.kit.simulated import Programs, write
 from tests.kit.simulator import Simulation
@@ -223,14 +224,15 @@ def test_advice_on_a_sound_run_says_that_nothing_was_found(loaded):
     assert any("No remedy" in note for note in fixes.notes)
 
 
-def test_the_list_is_printed_and_is_json(loaded, run, tmp_path):
+def test_the_list_is_printed_and_is_json(loaded, tmp_path):
     atoms = PROGRAMS["copies and loads"]
-    path = str(write(tmp_path / "t.json", Simulation(atoms, seed=1)))
+    path = tmp_path / "run.duckdb"
+    tracekit.load(write(tmp_path / "t.json", Simulation(atoms, seed=1)), path).close()
     fixes = loaded.advise(trace=TRACE["copies and loads"])
-    printed = run("advise", path).stdout
+    printed = invoke("advise", path).stdout
     for said in ("What to change", "The best of them together", "train.py(7)"):
         assert said in printed
-    found = json.loads(run("advise", path, "--json").stdout)
+    found = json.loads(invoke("advise", path, "--json").stdout)
     assert found["schema"] == "tracekit/advice/1"
     assert [each["saves_ns"] for each in found["advice"]] == [e.saves_ns for e in fixes.advice]
     first = fixes.advice[0]

@@ -3,6 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
+import tracekit
 from tests.controls.host import pinned
 from tests.controls.planting import SYNC, products
 from tests.kit.atoms import MS, US, Call, Launch, Op, Work, line, operator, step
@@ -51,8 +52,9 @@ def test_a_change_found_in_few_ops_comes_with_that_doubt(title, is_advised, is_u
 
 def test_the_first_screen_and_all_others_tell_what_few_ops_show(loaded, tmp_path):
     loaded.export(tmp_path / "few.json", trace=TRACE["few ops"])
+    tracekit.load(tmp_path / "few.json", tmp_path / "few.duckdb").close()
     for command in (["analyze"], ["analyze", "--full"], ["advise"]):
-        result = CliRunner().invoke(cli, [*command, str(tmp_path / "few.json")])
+        result = CliRunner().invoke(cli, [*command, str(tmp_path / "few.duckdb")])
         assert FOUND in " ".join(result.output.split()), command
     loaded.report(trace=TRACE["few ops"]).save(tmp_path / "few.html")
     assert FOUND in (tmp_path / "few.html").read_text()

@@ -161,7 +161,7 @@ QUIRKS = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @needs_hta
 @pytest.mark.parametrize("events", QUIRKS.values(), ids=list(QUIRKS))
 def test_each_rule_on_its_own_gives_htas_numbers(events, tmp_path):
@@ -192,6 +192,7 @@ def on_mtia(start_us: float, correlation: int, launch: str) -> list[dict[str, An
     return [call, traces.gpu_op(start_us + 5, 3, correlation, **work)]
 
 
+@pytest.mark.sampled(2)
 @needs_hta
 @pytest.mark.parametrize(
     ("launch", "metadata"),

@@ -88,7 +88,7 @@ def test_the_tools_are_listed_as_read_only_with_words_for_each_parameter(agent):
 
 
 def test_each_answer_is_that_of_the_library_and_names_its_command(
-    agent, shared_database, shared_verdict, small_traces
+    agent, shared_verdict, small_traces
 ):
     """tests/doors/test_doors.py compares the numbers of a verdict."""
     told = agent.answer("analyze", path=OVERHEAD)
@@ -99,9 +99,9 @@ def test_each_answer_is_that_of_the_library_and_names_its_command(
     assert advised[0]["remedy"] == fixes[0].remedy
     assert agent.answer("advise", how=fixes[0].remedy)["answer"]["title"] == fixes[0].title
     predicted = agent.answer("whatif", path=OVERHEAD, changes=["host*0.5"])["answer"]
-    known = shared_database(OVERHEAD).whatif("host*0.5")
-    assert predicted["predicted_ns"] == known.predicted_ns
     small, numbers = small_traces
+    known = small.whatif("host*0.5", trace=numbers[OVERHEAD])
+    assert predicted["predicted_ns"] == known.predicted_ns
     told = agent.answer("diff", a=OVERHEAD, b=COMPUTE)
     summary = small.diff(numbers[OVERHEAD], numbers[COMPUTE]).as_dict()["summary"]
     assert told["answer"]["summary"] == summary

@@ -41,9 +41,9 @@ def test_several_traces_go_into_one_database_and_are_judged_side_by_side(tmp_pat
             assert run.query("overview").height == 9
             return run.verdict(1).as_dict()
 
-    with ThreadPoolExecutor(4) as pool:
-        first, *others = pool.map(verdict, range(4))
-    assert all(other == first for other in others)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(verdict, range(2))
+    assert one == other
 
 
 def test_frames_outlive_the_database_quietly(tmp_path):

@@ -15,7 +15,7 @@ import pytest
 
 import tracekit
 from tests.kit import traces
-from tests.kit.processes import ran
+from tests.kit.processes import invoke, ran
 from tracekit.commands import cli, foreign_packages, main
 from tracekit.commands.analyze import _beside
 from tracekit.errors import TracekitError, is_interrupt
@@ -84,10 +84,11 @@ def test_analyze_judges_the_window_asked_for(run, database):
     assert found["trace"]["devices"] == ["NVIDIA A100"]
 
 
-def test_the_demo_says_where_it_was_captured_and_writes_its_page(run, tmp_path):
+def test_the_demo_says_where_it_was_captured_and_writes_its_page(tmp_path, monkeypatch):
     pytest.importorskip("altair", reason="the extra `report` is not installed")
-    done = run("demo", "--no-open")
-    assert (done.returncode, done.stderr) == (0, "")
+    monkeypatch.chdir(tmp_path)
+    done = invoke("demo", "--no-open")
+    assert (done.exit_code, done.stderr) == (0, "")
     first, *lines = done.stdout.splitlines()
     assert "captured on an NVIDIA H100" in first
     assert "overhead-bound by dispatch; confidence medium" in lines
@@ -95,12 +96,13 @@ def test_the_demo_says_where_it_was_captured_and_writes_its_page(run, tmp_path):
     assert "<html" in (tmp_path / "tracekit-demo.html").read_text()[:200]
 
 
-def test_a_report_goes_beside_its_trace_and_says_where(run, tmp_path):
+def test_a_report_goes_beside_its_trace_and_says_where(tmp_path, monkeypatch, run):
     pytest.importorskip("altair", reason="the extra `report` is not installed")
     (tmp_path / "folder").mkdir()
     traces.write(tmp_path / "folder/b.json", EVENTS)
-    done = run("report", "folder/b.json")
-    assert (done.returncode, done.stderr) == (0, "")
+    monkeypatch.chdir(tmp_path)
+    done = invoke("report", "folder/b.json")
+    assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.startswith("folder/b.html: ") and (tmp_path / "folder/b.html").is_file()
     assert run("report", "missing.json").returncode == 2
     assert not (tmp_path / "missing.html").exists()

@@ -154,6 +154,7 @@ WRITTEN = [
     ("skill install s", [("s/tracekit/SKILL.md", None, None)]),
     ("lake compact lake", [("lake", 2, "groups of ranks")]),
 ]
+FEW_WRITTEN = [each for each in WRITTEN if not each[0].startswith(("report", "annotate"))][1:]
 
 
 def test_output_of_commands_follows_their_schemas(run, tmp_path):
@@ -175,7 +176,7 @@ def test_commands_report_written_files_in_one_form(run, tmp_path):
     shutil.copy(OWN_TRACES / OVERHEAD, tmp_path / "a.gz")
     for rank in range(2):
         add(tmp_path / "lake", write_rank(tmp_path / "in", rank, 2))
-    for line, expected in WRITTEN:
+    for line, expected in sample("commands that write files", WRITTEN, FEW_WRITTEN):
         command = line.split()
         name = " ".join(command[:2]) if " ".join(command[:2]) in outputs.commands() else command[0]
         done = run(*command, "--json")

@@ -66,7 +66,8 @@ def made(tmp_path_factory):
     for name, marks in MARKS.items():
         numbers[name] = together.events([*marks, *LATER_STEPS])
         numbers[f"{name}, no GPU"] = together.events([*marks, traces.operator("aten::mm", 20, 50)])
-    with together.load(tmp_path_factory.mktemp("made")) as run:
+    folder = tmp_path_factory.mktemp("made")
+    with together.load(folder) as run, run.session.sharing():
         yield run, numbers
 
 

@@ -38,9 +38,8 @@ def listed(found, without=("trace_id",)):
 @pytest.mark.parametrize("name", sorted(trace_names(), key=lambda name: name != WITH_ALL))
 def test_the_tables_say_what_the_json_says(name, tmp_path):
     path = trace_file(name)
-    with tracekit.load(path) as memory:
-        told = json.loads(json.dumps(examine_all(memory)[0].as_dict(), default=str))
     with tracekit.load(path, tmp_path / "t.duckdb") as database:
+        told = json.loads(json.dumps(examine_all(database)[0].as_dict(), default=str))
         found = {table: rows(database, table) for table in TABLES}
         again = database.verdict().as_dict()
     verdict, window = told["verdict"], told["verdict"]["window"]

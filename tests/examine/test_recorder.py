@@ -10,7 +10,6 @@ import random
 
 import pytest
 
-import tracekit
 from tests.kit.atoms import MS, US, BlockingCopy, Call, Launch, Sync, Work, line, operator, step
 from tests.kit.simulated import Programs, write
 from tests.kit.simulator import Machine, Simulation
@@ -122,18 +121,29 @@ def test_a_step_whose_last_kernels_are_missing_is_not_judged(trace, analyses):
     assert analysis.verdict.window.name == "ProfilerStep#1"
 
 
+def cut_off(ops):
+    """A trace of 200 launches whose file ends after so many of their ops."""
+
+    def make(path, baseTimeNanoseconds):
+        # Recorders write the device's events after those of the host.
+        write(path, Simulation([*EAGER * 200, WAIT]))
+        events = json.loads(path.read_text())["traceEvents"]
+        on_host, on_device = ([e for e in events if (e["pid"] == 0) == is_op] for is_op in (0, 1))
+        text = ",\n".join(map(json.dumps, [*on_host, *on_device[:ops]]))
+        begin = f'{{"baseTimeNanoseconds": {baseTimeNanoseconds}, "traceEvents": ['
+        path.write_text(begin + text + ', {"ph": "X", "na')
+
+    return TRACES.add(make)
+
+
+CUT_OFF = {ops: cut_off(ops) for ops in (80, 150, 199)}
+
+
 @pytest.mark.parametrize(("ops", "confidence"), [(80, "none"), (150, "low"), (199, "low")])
 def test_a_file_that_was_cut_off_says_how_many_launches_lack_their_kernel(
-    ops, confidence, tmp_path
+    ops, confidence, analyses
 ):
-    # Recorders write the device's events after those of the host.
-    path = write(tmp_path / "whole.json", Simulation([*EAGER * 200, WAIT]))
-    events = json.loads(path.read_text())["traceEvents"]
-    on_host, on_device = ([e for e in events if (e["pid"] == 0) == is_op] for is_op in (0, 1))
-    text = ",\n".join(map(json.dumps, [*on_host, *on_device[:ops]]))
-    path.write_text('{"traceEvents": [' + text + ', {"ph": "X", "na')
-    with tracekit.load(path) as run:
-        analysis = run.verdicts()[0]
+    analysis = analyses[CUT_OFF[ops]]
     assert analysis.verdict.confidence == confidence
     said = f"{200 - ops} of 200 launches have no kernels in what is left of the file"
     assert (said in [each.message for each in analysis.trace.health]) == (ops < 199)

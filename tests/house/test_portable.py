@@ -75,7 +75,8 @@ def load_commands(library: bytes) -> dict[int, tuple[int, ...]]:
     return commands
 
 
-@pytest.mark.sampled(2)
+# The install has linked it for this system.
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", LINKED)
 def test_a_library_exports_the_functions_that_python_calls_and_runs_on_its_wheels_platform(
     name, cache, tmp_path

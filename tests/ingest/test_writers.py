@@ -297,6 +297,7 @@ sys.argv[1:] = ['open', '--print-url', 'a.json']
 main()"""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kind", "killed"),
     [

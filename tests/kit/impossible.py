@@ -9,7 +9,7 @@ tables and the page.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from tests.kit.answered import (
     Answer,
@@ -17,6 +17,7 @@ from tests.kit.answered import (
     advice_lists,
     numbers,
     periods,
+    printed,
     sentences,
     shapes_by_step,
     shown,
@@ -24,6 +25,9 @@ from tests.kit.answered import (
 from tests.kit.impossible_texts import TEXT_RULES, Rule
 from tracekit.database.remedies import remedy
 from tracekit.verdict.model import Analysis
+
+# Commands whose output passes the guard.
+GUARDED = ("analyze", "advise", "whatif", "diff", "history")
 
 
 def impossible_claims(answer: Answer) -> list[str]:
@@ -36,6 +40,13 @@ def require_possible(answer: Answer | Analysis) -> None:
     console."""
     wrong = impossible_claims(shown(answer) if isinstance(answer, Analysis) else answer)
     assert not wrong, "\n".join(wrong)
+
+
+def require_possible_output(arguments: Sequence[object], output: str) -> None:
+    """Fails where what a command printed, if it is one of `GUARDED`, says something impossible."""
+    if arguments and arguments[0] in GUARDED:
+        for answer in printed(output):
+            require_possible(answer)
 
 
 # -- lengths and counts ----------------------------------------------------------------------------

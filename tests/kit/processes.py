@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.kit.impossible import require_possible_output
 from tracekit.commands import cli
 
 
@@ -41,8 +42,12 @@ def ran_on_a_full_disk(
 
 
 def invoke(*arguments: object) -> Result:
-    """Runs `tracekit ...` in this process; an error is raised."""
-    return CliRunner().invoke(cli, [*map(str, arguments)], catch_exceptions=False)
+    """Runs `tracekit ...` in this process; an error is raised. What it prints may not say anything
+    impossible."""
+    done = CliRunner().invoke(cli, [*map(str, arguments)], catch_exceptions=False)
+    if not done.exit_code:
+        require_possible_output(arguments, done.stdout)
+    return done
 
 
 def on_terminal(

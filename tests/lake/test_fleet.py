@@ -9,6 +9,7 @@ import pytest
 from tests.kit import ranks_simulated
 from tests.kit.atoms import US
 from tests.kit.lakes import add, write_rank
+from tests.kit.processes import invoke
 from tests.kit.ranks_simulated import Job
 from tests.kit.traces import slice_event, write
 from tracekit.lake.reading import open_lake
@@ -48,8 +49,8 @@ def lake(tmp_path_factory):
     return folder / "lake"
 
 
-def test_planted_changes_come_with_their_labels_and_causes(lake, run):
-    told = json.loads(run("fleet", str(lake), "--json").stdout)
+def test_planted_changes_come_with_their_labels_and_causes(lake):
+    told = json.loads(invoke("fleet", lake, "--json").stdout)
     assert (told["order"], len(told["runs"]), told["hosts"]) == ("time", NIGHTS, HOSTS)
     found = {
         each["run"]: (each["cause"], each["rank"], {k: v[1] for k, v in each["labels"].items()})
@@ -69,13 +70,12 @@ def test_planted_changes_come_with_their_labels_and_causes(lake, run):
     assert told["slow_runs"] == []
 
 
-def test_the_terminal_and_the_page_say_the_same(lake, run, tmp_path):
-    told = " ".join(run("fleet", str(lake)).stdout.split())
+def test_the_terminal_and_the_page_say_the_same(lake, tmp_path):
+    told = " ".join(invoke("fleet", lake).stdout.split())
     assert "With it came driver 550 -> 560." in told
     assert f"node{SLOW_HOST:02d}: the others wait for it in" in told
     assert f"tracekit analyze {lake}/run=night3" in told
-    done = run("report", str(lake), "-o", "page.html")
-    assert done.returncode == 0, done.stderr
+    assert invoke("report", lake, "-o", tmp_path / "page.html").exit_code == 0
     page = " ".join((tmp_path / "page.html").read_text().split())
     assert "With it came driver 550 -&gt; 560." in page
     assert f"{lake}/run=night3" in page

@@ -9,6 +9,7 @@ from tests.conftest import trace_file
 from tests.kit import ranks_simulated
 from tests.kit.atoms import MS
 from tests.kit.lakes import add
+from tests.kit.processes import invoke
 from tests.kit.ranks_simulated import Job
 from tests.kit.sampling import sample
 from tracekit.database import catalog
@@ -17,7 +18,7 @@ from tracekit.run import open_lake
 # Columns that depend on a trace's path or number.
 _SKIPPED = {"flame_graph": {"node", "parent"}, "diff_flame": {"node", "parent"}}
 _NAMES = sorted(catalog.queries())
-ASKED = sample("questions asked of a lake and of a folder", _NAMES, _NAMES[::12])
+ASKED = sample("questions asked of a lake and of a folder", _NAMES, _NAMES[::20])
 _SIZES = [2, *(pytest.param(ranks, marks=pytest.mark.thorough) for ranks in (8, 128))]
 
 
@@ -94,8 +95,8 @@ def plain_of(analysis):
     return found
 
 
-def test_every_verdict_is_the_same(both, run):
-    told = [json.loads(run("analyze", each, "--json").stdout)
+def test_every_verdict_is_the_same(both):
+    told = [json.loads(invoke("analyze", each, "--json").stdout)
             for each in (f"{both}/night", f"{both}/lake/run=night")]  # fmt: skip
     numbers = [{each["trace"]["trace_id"] for each in one["analyses"]} for one in told]
     plain, lake = (
@@ -125,7 +126,8 @@ def without_trace_ids(told, ids):
     return json.dumps(moved(told))
 
 
-def test_advice_on_one_rank_knows_the_others(both, run):
-    done = run("advise", f"{both}/lake/run=night/rank=0", "--json")
+@pytest.mark.thorough
+def test_advice_on_one_rank_knows_the_others(both):
+    done = invoke("advise", f"{both}/lake/run=night/rank=0", "--json")
     found = json.loads(done.stdout)["advice"]
     assert (found[0]["remedy"], found[0]["where"]) == ("waiting-for-a-rank", "rank 1")

@@ -76,6 +76,7 @@ def test_changed_files_are_read_again_and_old_ones_are_removed(store, bucket, tm
     assert str(raised.value).startswith(f"{LAKE}: ")
 
 
+@pytest.mark.thorough
 def test_an_archive_there_is_read_once(bucket, tmp_path):
     with tarfile.open(tmp_path / "night.tar", "w") as tar:
         for rank in range(2):

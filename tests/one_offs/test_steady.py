@@ -31,7 +31,7 @@ from tracekit.thresholds import Thresholds
 from tracekit.verdict.once import once_share
 from tracekit.verdict.regime import slower_sides
 
-SEEDS = sample("random programs with planted one-offs", range(1000), range(4))
+SEEDS = sample("random programs with planted one-offs", range(1000), range(2))
 TRACES = Programs()
 
 

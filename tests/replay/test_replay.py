@@ -24,7 +24,7 @@ def replay(trace, loaded):
     return Replay(loaded, trace)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", trace_names())
 def test_without_changes_every_real_op_starts_when_it_did(name, shared_trace):
     replay = Replay(*shared_trace(name))

@@ -206,6 +206,7 @@ def test_ranks_become_one_file_on_one_clock(tmp_path):
     assert len(events) - own == sum(map(len, given))
 
 
+@pytest.mark.thorough
 def test_a_rank_of_a_lake_is_annotated_as_its_file_is(tmp_path):
     path = lakes.write_rank(tmp_path / "run", 1)
     lakes.add(tmp_path / "lake", path)

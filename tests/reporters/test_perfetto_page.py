@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 SIMULATED = "simulated-overhead-bound.json.gz"
 PROBLEMS = "SELECT name, value FROM stats WHERE severity != 'info' AND value > 0 ORDER BY 1"
 SLICE_COUNT = "SELECT count(*) FROM slice"
+ARROW_COUNT = "SELECT count(*) FROM flow"
 SLICES = """
     SELECT thread.name, slice.name, ts, dur
     FROM slice JOIN thread_track ON slice.track_id = thread_track.id JOIN thread USING (utid)
@@ -51,6 +52,7 @@ def test_perfetto_reads_all_that_was_drawn_and_all_that_was_there(page, tmp_path
     page.opens(trace_file(name))
     problems = Counter(dict(page.query(PROBLEMS)))
     ((own_slices,),), own_counters = page.query(SLICE_COUNT), page.query(COUNTERS)
+    ((own_arrows,),) = page.query(ARROW_COUNT)
     output = tmp_path / "out.json.gz"
     annotate(trace_file(name), output)
     drawn = added(output)
@@ -59,6 +61,9 @@ def test_perfetto_reads_all_that_was_drawn_and_all_that_was_there(page, tmp_path
     more = Counter(dict(page.query(PROBLEMS))) - problems
     assert more.keys() <= {"flow_no_enclosing_slice"}
     assert more.total() <= problems["slice_drop_overlapping_complete_event"]
+    arrows = sum(each["ph"] == "s" for each in drawn)
+    ((found_arrows,),) = page.query(ARROW_COUNT)
+    assert arrows - more.total() <= found_arrows - own_arrows <= arrows
     tracks = {each["tid"]: each["args"]["name"] for each in drawn if each["name"] == "thread_name"}
     slices = Counter(
         (tracks[each["tid"]], each["name"], as_read(int(each["ts"] * 1000)),
@@ -74,6 +79,7 @@ def test_perfetto_reads_all_that_was_drawn_and_all_that_was_there(page, tmp_path
     assert sorted(page.query(COUNTERS)) == sorted(counters + own_counters)
 
 
+@pytest.mark.thorough
 def test_perfetto_draws_the_arrows_of_the_critical_path(page, tmp_path):
     path, output = tmp_path / "t.json", tmp_path / "out.json"
     path.write_text(json.dumps(SMALL))

@@ -8,13 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 import tracekit
-from tests.conftest import judged_together, trace_file, trace_names
+from tests.conftest import judged_together, trace_names
 from tests.kit import ranks_simulated
 from tests.kit.atoms import MS, US, BlockingCopy, Call, Launch, Sync, Work, operator, step
 from tests.kit.processes import invoke
 from tests.kit.ranks_simulated import Job
-from tests.kit.simulated import write
-from tests.kit.simulator import Simulation
+from tests.kit.simulated import Programs
 from tracekit.database.remedies import all_remedies
 from tracekit.evidence.model import Finding
 from tracekit.reporters import several
@@ -42,11 +41,15 @@ def test_a_narrow_terminal_gets_every_word(shared_verdict, capsys, monkeypatch):
     assert words <= set(narrow.split())
 
 
-def test_shares_name_what_is_left_without_one_offs(tmp_path, capsys, monkeypatch):
-    small = operator("aten::add", 20 * US, Launch(4 * US, (("memory-bandwidth", 3 * US),)))
-    atoms = [*[small] * 60, operator("aten::mm", 10 * US, Work(90 * MS)), *[small] * 300]
-    with tracekit.load(write(tmp_path / "t.json", Simulation([*atoms, Sync(2 * US)]))) as run:
-        analysis = run.verdict()
+TRACES = Programs()
+ADD = operator("aten::add", 20 * US, Launch(4 * US, (("memory-bandwidth", 3 * US),)))
+
+
+@TRACES.running(
+    [*[ADD] * 60, operator("aten::mm", 10 * US, Work(90 * MS)), *[ADD] * 300, Sync(2 * US)]
+)
+def test_shares_name_what_is_left_without_one_offs(trace, analyses, capsys, monkeypatch):
+    analysis = analyses[trace]
     lines = screen(analysis, capsys, monkeypatch)
     left = tracekit.text.duration(analysis.judged.gains.window_ns)
     assert analysis.judged.gains.one_offs_ns > 80 * MS
@@ -61,12 +64,11 @@ def test_shares_name_what_is_left_without_one_offs(tmp_path, capsys, monkeypatch
     assert once < next(at for at, each in enumerate(lines) if each.startswith("What to change"))
 
 
-def test_a_threshold_that_is_set_decides_which_parts_have_a_line():
-    trace = trace_file("simulated-overhead-bound.json.gz")
-    usual = invoke("analyze", trace).stdout
-    fewer = invoke("analyze", trace, "--threshold", "named_gain=0.5").stdout
+def test_a_threshold_that_is_set_decides_which_parts_have_a_line(judged):
+    usual = invoke("analyze", judged).stdout
+    fewer = invoke("analyze", judged, "--threshold", "named_gain=0.5").stdout
     assert "waits for dispatch " in usual and "waits for dispatch " not in fewer
-    whole = json.loads(invoke("analyze", trace, "--threshold", "named_gain=0.5", "--json").stdout)
+    whole = json.loads(invoke("analyze", judged, "--threshold", "named_gain=0.5", "--json").stdout)
     assert whole["thresholds"] == {"named_gain": 0.5}
     parts_ns = sum(each["dur_ns"] for each in whole["parts"])
     assert parts_ns == whole["judged"]["window"]["span_ns"]
@@ -76,22 +78,29 @@ SAVED = BlockingCopy(2 * US, 5 * MS, name="Memcpy DtoH (Device -> Pageable)")
 MALLOC = operator("aten::empty", 3 * US, Call("cudaMalloc", 30 * MS, "allocation"))
 
 
-@pytest.mark.parametrize(
-    ("once", "row"),
-    [
+def steps_with(*once, each=()):
+    """Nine steps, with atoms that only the fifth has, and those that each has."""
+    work = [operator("aten::mm", 20 * US, Launch(6 * US, (("math", 400 * US),)))] * 10
+    atoms = [step(n, *work, *each, *(once if n == 4 else ())) for n in range(9)]
+    return [*atoms, Sync(2 * US)]
+
+
+LISTED = {
+    TRACES.program(steps_with(*once)): row
+    for once, row in (
         ([MALLOC], "cudaMalloc in aten::empty"),
         ([operator("aten::copy_", 3 * US, SAVED)] * 12, f"ProfilerStep#4: {SAVED.name}"),
         ([Work(40 * MS)], "ProfilerStep#4: nothing recorded"),
         ([Work(MS)], None),
-    ],
-)
+    )
+}
+
+
+@pytest.mark.parametrize(("trace", "row"), LISTED.items())
 def test_one_offs_are_listed_if_they_are_much_of_the_trace(
-    once, row, tmp_path, capsys, monkeypatch
+    trace, row, analyses, capsys, monkeypatch
 ):
-    work = [operator("aten::mm", 20 * US, Launch(6 * US, (("math", 400 * US),)))] * 10
-    atoms = [step(n, *work, *(once if n == 4 else ())) for n in range(9)]
-    with tracekit.load(write(tmp_path / "t.json", Simulation([*atoms, Sync(2 * US)]))) as run:
-        lines = screen(run.verdict(), capsys, monkeypatch)
+    lines = screen(analyses[trace], capsys, monkeypatch)
     at = [number for number, each in enumerate(lines) if each.startswith("What happened once")]
     assert [lines[number + 1].partition("  ")[0] for number in at] == [row] * (row is not None)
 
@@ -99,11 +108,9 @@ def test_one_offs_are_listed_if_they_are_much_of_the_trace(
 LOGGED = operator("aten::item", 2 * US, operator("aten::_local_scalar_dense", 2 * US, SAVED))
 
 
-def test_the_first_change_has_its_lines_beside_one_offs(tmp_path, capsys, monkeypatch):
-    work = [operator("aten::mm", 20 * US, Launch(6 * US, (("math", 400 * US),)))] * 10
-    atoms = [step(n, *work, LOGGED, *([MALLOC] * 9 if n == 4 else [])) for n in range(9)]
-    with tracekit.load(write(tmp_path / "t.json", Simulation([*atoms, Sync(2 * US)]))) as run:
-        analysis = run.verdict()
+@TRACES.running(steps_with(*[MALLOC] * 9, each=[LOGGED]))
+def test_the_first_change_has_its_lines_beside_one_offs(trace, analyses, capsys, monkeypatch):
+    analysis = analyses[trace]
     for words in range(40):
         verdict = replace(analysis.verdict, headline="A long sentence. " * words)
         lines = screen(replace(analysis, verdict=verdict), capsys, monkeypatch)
@@ -275,15 +282,13 @@ def test_the_screen_of_a_real_trace_is_whole(name, shared_verdict, capsys, monke
 # -- several traces
 
 
+SMALL = operator("aten::mm", 20 * US, Launch(5 * US, (("math", 9 * US),)))
+RUN = TRACES.program([step(number, *[SMALL] * 20) for number in range(3)])
+
+
 @pytest.fixture(scope="module")
-def analysis(tmp_path_factory):
-    steps = [
-        step(number, *[operator("aten::mm", 20 * US, Launch(5 * US, (("math", 9 * US),)))] * 20)
-        for number in range(3)
-    ]
-    path = write(tmp_path_factory.mktemp("several") / "run.json", Simulation(steps))
-    with tracekit.load(path, verdicts=False) as run:
-        return run.verdict()
+def analysis(analyses):
+    return analyses[RUN]
 
 
 def like(analysis, path, number=1, rank=None, regime="overhead-bound", cause="dispatch"):
@@ -394,10 +399,7 @@ def test_ranks_that_agree_take_one_line(job):
 def test_advice_on_a_run_is_on_the_rank_that_sets_its_pace(job):
     done = invoke("advise", job, "--json")
     assert "advice on rank 2, which sets the pace" in done.stderr
-    first = json.loads(done.stdout)["advice"][0]
-    assert first["remedy"] == "python-lines"
-    with tracekit.open_database(job) as run:
-        assert run.advise().as_dict()["advice"][0] == first
+    assert json.loads(done.stdout)["advice"][0]["remedy"] == "python-lines"
 
 
 def test_stragglers_begin_with_the_rank_to_blame(job):

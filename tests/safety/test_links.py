@@ -3,6 +3,7 @@ nor what it reads beside a trace for an agent."""
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -127,10 +128,10 @@ def test_a_file_that_a_database_names_is_not_opened(checkout, monkeypatch):
     from tracekit.commands.diff import open_pair
 
     ranks = [str(OWN_TRACES / f"simulated-2-ranks-rank{rank}.json.gz") for rank in (0, 1)]
-    for name in ("a.duckdb", "b.duckdb"):
-        opening.load(ranks, name, verdicts=False).close()
-        with duckdb.connect(name) as connection:
-            connection.execute(f"UPDATE trace SET path = '{checkout / 't.json'}'")
+    opening.load(ranks, "a.duckdb", verdicts=False).close()
+    with duckdb.connect("a.duckdb") as connection:
+        connection.execute(f"UPDATE trace SET path = '{checkout / 't.json'}'")
+    shutil.copy("a.duckdb", "b.duckdb")
     loaded, load = [], opening.load
     monkeypatch.setattr(
         opening, "load", lambda paths, *more, **how: loaded.append(paths) or load(paths, **how)

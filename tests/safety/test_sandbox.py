@@ -211,7 +211,16 @@ def test_listed_functions_exist_and_operators_work_as_operators(database):
         database.require_select(f"SELECT {expression}")
 
 
-def test_the_sql_of_every_question_is_allowed(folder):
+def test_the_sql_of_every_question_is_allowed(folder, monkeypatch):
+    # Nothing gets another name meanwhile, so each kind is listed once.
+    listed, known = sandbox._names, {}
+
+    def names(cursor, kind):
+        if kind not in known:
+            known[kind] = listed(cursor, kind)
+        return known[kind]
+
+    monkeypatch.setattr(sandbox, "_names", names)
     with tracekit.open_database(folder / "good.duckdb") as database:
         for question in catalog.queries().values():
             database.require_select(question.sql)

@@ -149,9 +149,12 @@ def test_a_tpu_is_called_so_and_its_word_changes_nothing_else(tmp_path):
     path = tmp_path / "h.xplane.pb"
     path.write_bytes(space())
     path.with_name("gpu.xplane.pb").write_bytes(space(b"GPU", b"NVIDIA L4"))
-    said = invoke("analyze", path).output + invoke("analyze", path, "--full").output
+    database = tmp_path / "tpu.duckdb"
+    tracekit.load(path, database).close()
+    said = invoke("analyze", database).output + invoke("analyze", database, "--full").output
     assert "TPU v6 Lite2" in said and "before the first TPU op" in said and "GPU" not in said
-    with tracekit.load(path) as run, tracekit.load(path.with_name("gpu.xplane.pb")) as other:
+    gpu = path.with_name("gpu.xplane.pb")
+    with tracekit.open_database(database) as run, tracekit.load(gpu) as other:
         ours, theirs = run.verdict().verdict, other.verdict().verdict
         assert repr(ours) == in_words_of("TPU", repr(theirs))
         figures = trace_view(Subject(run.session, 1)).figures.values()

@@ -101,11 +101,8 @@ def refused(*arguments):
 
 
 def test_commands_take_urls_folders_and_patterns(memory, tmp_path):
-    a, b = "memory://night/overhead.json.gz", "memory://night/compute.json.gz"
+    a = "memory://night/overhead.json.gz"
     assert regime(done("analyze", a, "--json")) == "overhead-bound"
-    assert json.loads(done("diff", a, b, "--json"))["b"].endswith("compute.json.gz")
-    done("annotate", a, "-o", tmp_path / "a.json")
-    assert (tmp_path / "a.json").exists()
     database = tmp_path / "a.duckdb"
     for given in (["memory://night"], ["memory://night/*.json.gz", "--resume"]):
         done("load", *given, "-o", database, "--no-verdict")
@@ -124,9 +121,16 @@ def test_commands_take_urls_folders_and_patterns(memory, tmp_path):
         tracekit.load("memory://none/a.json")
 
 
-def test_a_database_at_a_url_is_read_as_a_local_one(site, memory, tmp_path):
-    local, url = tmp_path / "run.duckdb", "memory://night/run.duckdb"
-    done("load", OVERHEAD, "-o", local)
+@pytest.mark.thorough
+def test_other_commands_take_urls(memory, tmp_path):
+    a, b = "memory://night/overhead.json.gz", "memory://night/compute.json.gz"
+    assert json.loads(done("diff", a, b, "--json"))["b"].endswith("compute.json.gz")
+    done("annotate", a, "-o", tmp_path / "a.json")
+    assert (tmp_path / "a.json").exists()
+
+
+def test_a_database_at_a_url_is_read_as_a_local_one(site, memory, tmp_path, judged):
+    local, url = judged, "memory://night/run.duckdb"
     memory.pipe_file("/night/run.duckdb", local.read_bytes())
     site.files["run"] = local.read_bytes()
     for command in (["analyze"], ["query", "top_kernels"], ["sql", "FROM trace"]):
@@ -141,16 +145,15 @@ def test_a_database_at_a_url_is_read_as_a_local_one(site, memory, tmp_path):
     )
 
 
-def test_a_damaged_database_at_a_url_is_one_line(site, tmp_path, monkeypatch):
+def test_a_damaged_database_at_a_url_is_one_line(site, tmp_path, monkeypatch, judged):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    tracekit.load(OVERHEAD, tmp_path / "run.duckdb", verdicts=False).close()
-    data = (tmp_path / "run.duckdb").read_bytes()
+    data = judged.read_bytes()
     site.files = {"cut.duckdb": data[: len(data) // 2], "text.duckdb": b"no database"}
     for name in ("cut", "text", "none"):
         url = f"{site.url}/{name}.duckdb"
         assert f"{url}: " in refused("analyze", url)
         assert f"{url}: " in refused("load", url, "-o", tmp_path / "all.duckdb")
-    assert {each.name for each in tmp_path.iterdir() if each.is_file()} == {"run.duckdb"}
+    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == []
 
 
 def test_a_url_in_a_trace_is_never_opened(site, tmp_path, monkeypatch):
@@ -223,7 +226,7 @@ def test_a_store_that_fails_is_one_line(store, bucket, monkeypatch):
 
 
 @pytest.mark.parametrize("takes_ranges", [True, False])
-def test_a_site_may_answer_ranges_or_not(site, takes_ranges, tmp_path):
+def test_a_site_may_answer_ranges_or_not(site, takes_ranges, tmp_path, judged):
     if not takes_ranges:
         # Without its length.
         site.spoil = lambda path, request: Response(iter([site.files["runs/a.json.gz"]]))
@@ -232,7 +235,7 @@ def test_a_site_may_answer_ranges_or_not(site, takes_ranges, tmp_path):
     # The signature was sent, and is not stored.
     assert any("hunter2" in each for each in site.seen)
     assert b"hunter2" not in database.read_bytes()
-    with tracekit.open_database(database) as run, tracekit.load(OVERHEAD, verdicts=False) as same:
+    with tracekit.open_database(database) as run, tracekit.open_database(judged) as same:
         ((found, expected),) = zip(run.traces(), same.traces(), strict=True)
         assert found == expected | {"path": f"{site.url}/runs/a.json.gz"}
 

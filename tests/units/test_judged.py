@@ -114,7 +114,8 @@ PREFILLS, SERVED_DECODES = served("prefill"), served("decode")
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    with RUNS.load(tmp_path_factory.mktemp("runs")) as database:
+    folder = tmp_path_factory.mktemp("runs")
+    with RUNS.load(folder) as database, database.session.sharing():
         yield database
 
 

@@ -1,7 +1,7 @@
 """The C++ operator of mlp-cpp, and the peer that mlp-liger calls, against the eager MLP.
 
-The operator is compiled once, into PyTorch's extension cache; on a GPU where
-TRACEKIT_TEST_DEVICE=cuda.
+The operator is compiled once, into PyTorch's extension cache, for 8 seconds: by `make test-all`. On
+a GPU where TRACEKIT_TEST_DEVICE=cuda.
 """
 
 import shutil
@@ -23,6 +23,7 @@ from tracekit.workloads.kernels.extension import why_not
 DEVICE = torch.device(TEST_DEVICE)
 # Both workers would compile the extension.
 pytestmark = pytest.mark.xdist_group("extension")
+compiled = pytest.mark.thorough
 every_dtype = pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 every_activation = pytest.mark.parametrize("activation", mlp.ACTIVATIONS)
 
@@ -62,7 +63,7 @@ def exact(x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, name: str)
     return (mlp.ACTIVATIONS[name](gate) * up) @ down.double().t()
 
 
-@pytest.mark.sampled(5)
+@compiled
 @every_dtype
 @every_activation
 def test_the_operator_agrees_with_eager(activation, dtype, gated_mlp):
@@ -73,6 +74,7 @@ def test_the_operator_agrees_with_eager(activation, dtype, gated_mlp):
         close(out, exact(*given, activation), TOLERANCE[dtype])
 
 
+@compiled
 def test_no_rows_more_axes_and_any_strides_are_read(gated_mlp):
     x, gate_up, down = tensors(torch.float32, 6, 10, 12)
     expected = exact(x, gate_up, down, "gelu")
@@ -89,7 +91,7 @@ def test_no_rows_more_axes_and_any_strides_are_read(gated_mlp):
         close(gated_mlp(*given, "gelu"), answer, TOLERANCE[torch.float32])
 
 
-@pytest.mark.thorough
+@compiled
 def test_the_compiler_takes_the_operator_as_it_is(gated_mlp):
     x, gate_up, down = tensors(torch.float32, 17, 20, 35)
 
@@ -102,6 +104,7 @@ def test_the_compiler_takes_the_operator_as_it_is(gated_mlp):
         close(found, 2 * exact(x[:rows] + 1, gate_up, down, "relu"), TOLERANCE[torch.float32])
 
 
+@compiled
 def test_packed_rows_that_begin_anywhere_are_multiplied(gated_mlp):
     memory = torch.randn(1 + 5 * 32)
     packed = memory[1:].view(5, 32)
@@ -111,6 +114,7 @@ def test_packed_rows_that_begin_anywhere_are_multiplied(gated_mlp):
     close(found, torch.relu(gate) * up, TOLERANCE[torch.float32])
 
 
+@compiled
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -128,6 +132,7 @@ def test_unsupported_inputs_are_refused_with_a_reason(change, message, gated_mlp
         gated_mlp(*change(*tensors(torch.float32, 3, 4, 8)))
 
 
+@compiled
 @every_dtype
 @every_activation
 def test_the_workload_runs_the_operator(activation, dtype, gated_mlp):
@@ -138,7 +143,7 @@ def test_the_workload_runs_the_operator(activation, dtype, gated_mlp):
     assert error <= limit
 
 
-@pytest.mark.thorough
+@compiled
 def test_a_trace_names_the_operator(run, tmp_path, gated_mlp):
     done = run("capture", "mlp-cpp", *SMALL, *STEPS)
     assert done.returncode == 0, done.stderr
