@@ -57,7 +57,7 @@ def fixes(tmp_path_factory):
         yield told, run
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted(QUERIES))
 def test_a_planted_fault_is_found_at_its_place_and_priced(name, fixes):
     told, run = fixes

@@ -45,6 +45,7 @@ torch.ones(2).cos()
 """
 
 
+@pytest.mark.thorough
 def test_children_of_a_script_end_in_their_own_ways_and_write_nothing(run, tmp_path):
     (tmp_path / "s.py").write_text(SCRIPT)
     done = run("capture", "s.py", "-o", "t.json.gz")

@@ -96,6 +96,7 @@ def _filled(text, values):
     return re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda found: values[found[1]], text)
 
 
+@pytest.mark.thorough
 def test_a_push_makes_the_baseline_and_pull_requests_are_compared_with_it(tmp_path):
     runner = Runner(tmp_path)
     before = runner.run("pull_request", trace=str(SLOW))

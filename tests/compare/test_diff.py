@@ -214,6 +214,7 @@ def pair():
         yield database
 
 
+@pytest.mark.thorough
 def test_the_shared_runs_of_two_makers_are_compared_part_by_part(pair):
     found = pair.ask("diff_parts", top=1000)
     for trace, side in enumerate("ab", 1):

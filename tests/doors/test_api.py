@@ -24,6 +24,7 @@ def run(tmp_path_factory):
         yield opened
 
 
+@pytest.mark.thorough
 def test_several_traces_go_into_one_database_and_are_judged_side_by_side(tmp_path):
     paths = [traces.write(tmp_path / f"{number}.json", EVENTS[:2]) for number in range(9)]
     atoms, machine = random_program(0)

@@ -10,6 +10,7 @@ from tests.kit.traces import Together, frame, gpu_op, launch, operator, step
 TRACES = Together()
 
 
+@pytest.mark.thorough
 @TRACES.of(
     step(1, 0, 1000),
     *(launch(i, 0.5, i) for i in range(1, 11)),

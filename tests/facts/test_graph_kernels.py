@@ -286,6 +286,7 @@ def test_a_capture_in_another_trace_counts_by_nodes_if_its_kernels_agree(
     )
 
 
+@pytest.mark.thorough
 def test_captures_beside_a_trace_are_found_and_not_judged(run, tmp_path):
     folder = tmp_path / "capture_traces"
     folder.mkdir()

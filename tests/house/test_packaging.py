@@ -71,6 +71,7 @@ def built(tmp_path_factory) -> tuple[Path, Path]:
     return source, wheel
 
 
+@pytest.mark.thorough
 def test_both_distributions_hold_the_licenses_the_skill_and_all_sql(built):
     source, wheel = built
     version = f"torch_tracekit-{tracekit.__version__}"

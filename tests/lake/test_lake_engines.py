@@ -66,6 +66,7 @@ def expected(lake):
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("engine", ["duckdb", "polars"])
 def test_an_engine_of_this_process_answers_the_same(engine, lake, expected):
     ask = asker(str(lake), engine)

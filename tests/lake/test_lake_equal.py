@@ -34,6 +34,7 @@ def both(request, tmp_path_factory):
     return folder
 
 
+@pytest.mark.thorough
 def test_every_question_has_the_same_rows(both):
     with tracekit.load(both / "night", verdicts=False) as plain:
         assert_same_answers(plain, f"{both}/lake/run=night")

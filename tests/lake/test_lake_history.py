@@ -131,6 +131,7 @@ def apart(tmp_path):
     return tmp_path / "lake"
 
 
+@pytest.mark.thorough
 def test_runs_that_share_no_rank_are_left_out_of_the_comparison_alone(apart, capsys):
     with open_lake(str(apart)) as lake:
         found = history(lake)
@@ -172,6 +173,7 @@ def test_history_gates_on_the_last_run(three_runs, run):
     assert (done.returncode, done.stderr) == (1, "tracekit: failed: b.span_ns > 0.12 * a.span_ns\n")
 
 
+@pytest.mark.thorough
 def test_history_compares_the_runs_of_the_change(nights):
     told = " ".join(invoke("history", nights).stdout.split())
     assert "the step became longer with run night3, from " in told
@@ -188,6 +190,7 @@ def test_one_run_has_no_history(nights):
         history(lake)
 
 
+@pytest.mark.thorough
 def test_runs_folders_and_databases_are_compared_by_the_rank_that_sets_the_pace(
     nights, refused, tmp_path
 ):

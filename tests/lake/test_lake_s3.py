@@ -15,6 +15,7 @@ LAKE = "s3://traces/lake"
 started, bucket, store = object_store.started, object_store.bucket, object_store.store
 
 
+@pytest.mark.thorough
 def test_source_and_lake_may_both_be_in_an_object_store(bucket, tmp_path):
     for rank in range(2):
         bucket.put_file(str(write_rank(tmp_path, rank)), f"traces/in/night1/rank{rank}.json")

@@ -178,6 +178,7 @@ WARMED = ("a long free", "kernels that are tried out", "a slow first step")
 TRACE = {title: TRACES.program(atoms) for title, (atoms, *_) in ONCE.items()}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("title", ONCE)
 def test_what_happens_once_is_named_and_left_out_and_what_recurs_is_not(title, analyses):
     _, regime, once_ms = ONCE[title]

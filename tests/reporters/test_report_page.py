@@ -142,6 +142,7 @@ def serious_faults(page):
 # -- the page of a trace with steps ----------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_the_sliders_show_what_a_replay_predicts(steps, shared_database):
     figure = steps.page.locator("[data-figure$='-faster']")
     figure.get_by_role("slider", name="host speed").press("ArrowRight")
@@ -204,6 +205,7 @@ def test_each_chart_has_its_rows_as_a_table(steps):
 # -- the page of a trace with Python frames --------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_the_page_of_a_small_trace_is_not_too_high(bert):
     assert bert.page.evaluate("document.documentElement.scrollHeight") < 6_000
 

@@ -370,6 +370,7 @@ def steps(run):
     return run.plot.steps()
 
 
+@pytest.mark.thorough
 def test_each_figure_is_a_method_that_returns_a_chart_with_its_rows(run, steps):
     assert {"timeline", "steps", "faster", "flame", "queue"} <= set(dir(run.plot))
     assert ".timeline(), " in repr(run.plot)

@@ -101,6 +101,7 @@ def test_a_folder_s_copies_of_one_recording_are_read_once(tmp_path):
     assert found == ["a.sqlite", "b.nsys-rep", "jax/h.xplane.pb", "run_results.db", "t.pftrace"]
 
 
+@pytest.mark.thorough
 def test_a_report_of_nsys_is_compared_with_kineto_s_trace_of_the_same_program(tmp_path):
     with tracekit.load(report(tmp_path)) as recorded:
         recorded.export(tmp_path / "same.json")
@@ -121,7 +122,7 @@ def test_a_report_of_nsys_is_compared_with_kineto_s_trace_of_the_same_program(tm
             both.whatif_together("host*0.5")
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["", *EXPECTED])
 def test_every_command_takes_it(name, tmp_path):
     """The files without a name are a simulated report of nsys and a simulated trace of JAX."""

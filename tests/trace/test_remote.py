@@ -100,6 +100,7 @@ def refused(*arguments):
 # -- any file system -------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_commands_take_urls_folders_and_patterns(memory, tmp_path):
     a = "memory://night/overhead.json.gz"
     assert regime(done("analyze", a, "--json")) == "overhead-bound"
