@@ -1,6 +1,7 @@
 -- question: Which launches of graphs have no kernels in the trace?
 -- since: 0.1
 -- columns event_id, pid, tid, start_ns
+-- when: call = 'launch_graph'
 -- doubts: no_runtime_calls
 SELECT trace_id, event_id, pid, tid, start_ns FROM runtime_calls
 WHERE call = 'launch_graph' AND is_asked(trace_id)
