@@ -113,6 +113,7 @@ TRACE = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_faults_planted_together_are_all_found_and_priced_together(seed, loaded):
     planted = planted_in(seed)

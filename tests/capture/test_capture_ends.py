@@ -156,7 +156,7 @@ def test_a_recording_is_written_as_its_name_ends(record, here):
         assert run.fetch(counted)[1] == [(4,)]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.thorough
 def test_a_recording_replaces_neither_its_program_nor_a_loaded_database(record, here):
     record("t.json.gz"), record("recorded.duckdb")
     tracekit.load("t.json.gz", "loaded.duckdb", verdicts=False).close()

@@ -102,6 +102,7 @@ def test_a_program_that_cannot_be_recorded_is_an_error_of_one_line(
     assert not (tmp_path / "run.duckdb").exists()
 
 
+@pytest.mark.thorough
 def test_events_recorded_before_an_interrupt_are_written(stand_ins, tmp_path):
     # An older nsys, which is not asked for operators.
     (stand_ins.parent / "nsys").write_text(NSYS.format(folder=stand_ins.parent, pytorch=""))

@@ -64,6 +64,7 @@ def test_training_does_not_wait_for_the_verdict(tmp_path, monkeypatch):
         wait()
 
 
+@pytest.mark.thorough
 def test_a_failure_is_one_warning(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.warns(RuntimeWarning, match="tracekit: ") as said:
@@ -173,6 +174,7 @@ def _tensorboard(names):
 READ = {"wandb": _wandb, "mlflow": _mlflow, "tensorboard": _tensorboard}
 
 
+@pytest.mark.thorough
 def test_the_example_of_the_page_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (plain,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)

@@ -66,6 +66,7 @@ def test_hta_gives_the_numbers_by_its_rules_which_explain_each_difference(name):
             assert each.by_hta_rules is None, each
 
 
+@pytest.mark.thorough
 def test_rounding_by_hta_makes_kernels_empty(shared_ask, small_traces):
     name = "v100-ns-resolution.json.gz"
     rounded = [row["gpu_duration_ns"] for row in shared_ask(name, "hta_launch_stats")]
@@ -161,7 +162,7 @@ QUIRKS = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.thorough
 @needs_hta
 @pytest.mark.parametrize("events", QUIRKS.values(), ids=list(QUIRKS))
 def test_each_rule_on_its_own_gives_htas_numbers(events, tmp_path):

@@ -377,6 +377,7 @@ def test_wrong_arguments_are_one_line(agent):
         assert agent.error(**wrong)
 
 
+@pytest.mark.thorough
 def test_a_changed_file_is_read_again_and_few_stay_open(tmp_path):
     path, opened = str(tmp_path / "changing.json"), Opened(1, Resources(), Folders([tmp_path]))
     for number in (1, 2):
@@ -399,6 +400,7 @@ def test_without_its_package_or_folder_it_says_what_is_missing(folder):
         cli.main(["mcp", str(folder / "many.json")], standalone_mode=False)
 
 
+@pytest.mark.thorough
 def test_a_lake_is_read_unless_a_link_in_it_leads_out(folder, tmp_path, agent):
     add(folder / "lake", OWN_TRACES / "simulated-2-ranks-rank0.json.gz")
     assert agent.answer("load", path="lake/run=data")["answer"]["rows"]

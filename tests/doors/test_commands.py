@@ -195,6 +195,7 @@ def parsed(words: list[str]) -> click.Context:
     return command.make_context(words[0], words[1:], parent=context)
 
 
+@pytest.mark.thorough
 def test_names_that_look_like_markup_are_shown_as_they_are(run, tmp_path):
     events = [
         traces.slice_event("user_annotation", "ProfilerStep#1[/x]", 0, 50),

@@ -172,6 +172,7 @@ def test_output_of_commands_follows_their_schemas(run, tmp_path):
         assert arguments[0] != "unlike.duckdb" or command != "analyze" or found["no_run"]
 
 
+@pytest.mark.thorough
 def test_commands_report_written_files_in_one_form(run, tmp_path):
     shutil.copy(OWN_TRACES / OVERHEAD, tmp_path / "a.gz")
     for rank in range(2):

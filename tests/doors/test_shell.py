@@ -112,6 +112,7 @@ def test_rows_that_fit_the_terminal_are_a_table_without_styles_where_there_is_no
     assert len(run(*asked, COLUMNS="160").stdout.split("\n")) == 3
 
 
+@pytest.mark.thorough
 def test_long_tables_go_through_the_pager_on_a_terminal_only(tmp_path, database, run):
     long = ("sql", database, "FROM range(40)")
     pager = {"PAGER": "sed s/^/paged:/"}
@@ -165,6 +166,7 @@ def test_the_stage_is_shown_after_a_while_and_is_gone_before_results(patience, i
     assert not is_shown or shown.endswith("\x1b[1A\x1b[2K")
 
 
+@pytest.mark.thorough
 def test_a_load_names_its_stage_after_all_files_are_read(tmp_path):
     path = traces.write(tmp_path / "t.json", hostile.EVENTS)
     command = (sys.executable, "-m", "tracekit", "load", path, "-o", tmp_path / "t.db")

@@ -99,6 +99,7 @@ def test_a_share_names_what_it_is_a_share_of(shared_verdict):
     assert found["launch.count"] is None
 
 
+@pytest.mark.thorough
 def test_an_added_trace_is_judged_with_the_others_unless_a_load_leaves_verdicts_out(tmp_path, run):
     traces.write(tmp_path / "a.json", ONE)
     two = traces.write(tmp_path / "b.json", traces.launched([], 0, 10, 900, 1))

@@ -119,6 +119,7 @@ def test_a_planted_straggler_is_named_with_its_place_and_priced(tmp_path, job, c
         assert f"for rank 2, which comes last in {late.times_last}" in " ".join(found.why)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("ways", "ranks", "message"), [("tensor", [2, 3], "allreduce"), ("stages", [1, 3], "send")]
 )
@@ -194,6 +195,7 @@ def test_with_some_ranks_missing_it_says_what_cannot_be_known(tmp_path):
     assert "Only 2 of 4 ranks are here" in found.unknown[0]
 
 
+@pytest.mark.thorough
 def test_a_change_of_one_rank_moves_the_others(tmp_path):
     job = Job(data=3, steps=1, late={1: 3 * MS})
     with loaded(tmp_path, job) as run:
@@ -213,6 +215,7 @@ def test_a_change_of_one_rank_moves_the_others(tmp_path):
     assert slower.ranks[1].predicted_waited_ns > slower.ranks[1].waited_ns
 
 
+@pytest.mark.thorough
 def test_what_the_command_prints_begins_with_the_runs_verdict(tmp_path):
     ranks_simulated.write(tmp_path, Job(data=2, steps=1, late={1: 3 * MS}))
     printed = invoke("analyze", tmp_path).output
@@ -238,6 +241,7 @@ def test_advice_on_a_folder_is_that_on_its_ranks(tmp_path):
     assert invoke("advise", *ranks).output == invoke("advise", tmp_path).output
 
 
+@pytest.mark.thorough
 def test_to_judge_a_run_again_says_no_more_of_its_ranks(tmp_path):
     with loaded(tmp_path, Job(data=2, steps=1, late={1: 3 * MS})) as run:
         analyses = run.verdicts()

@@ -185,6 +185,7 @@ def waiting_run(folder, name, wait_us, began_ns=0):
     return write(folder / name / "rank0.json", events, baseTimeNanoseconds=began_ns)
 
 
+@pytest.mark.thorough
 def test_cpu_runs_are_compared_by_what_their_threads_do(tmp_path, run):
     paths = [waiting_run(tmp_path, name, us) for name, us in (("a", 500), ("b", 2500))]
     with tracekit.load(paths) as database:

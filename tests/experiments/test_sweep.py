@@ -154,6 +154,7 @@ def test_a_point_that_cannot_run_is_a_row_with_the_reason_and_not_a_failure(run)
     assert (retried["captured"], len(retried["points"])) == (2, 3)
 
 
+@pytest.mark.thorough
 def test_a_wrong_answer_is_a_row_and_exit_status_1(tmp_path, monkeypatch):
     from click.testing import CliRunner
 
@@ -174,6 +175,7 @@ def test_a_wrong_answer_is_a_row_and_exit_status_1(tmp_path, monkeypatch):
     assert rows["mlp-torch-fused"]["speedup"] is None
 
 
+@pytest.mark.thorough
 def test_a_variant_that_fails_while_it_is_timed_does_not_stop_the_others(tmp_path, monkeypatch):
     from tracekit.capture.workload import Runnable
 

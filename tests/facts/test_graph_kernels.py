@@ -350,6 +350,7 @@ def nsys_report(folder: Path, clones: dict[int, int | None]) -> Path:
     return nsys.write(folder / "report.sqlite", tables, strings)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("clones", "expected"),
     [

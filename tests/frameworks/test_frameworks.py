@@ -224,6 +224,7 @@ def test_a_failure_of_the_profiler_is_a_warning_and_the_profiler_stops(
     assert not torch.autograd._profiler_enabled()
 
 
+@pytest.mark.thorough
 def test_training_that_fails_leaves_no_profiler_behind(output):
     def broken(step):
         if step == 9:

@@ -97,7 +97,7 @@ def test_a_library_exports_the_functions_that_python_calls_and_runs_on_its_wheel
         assert b"GLIBC_" not in library
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", COMPILED)
 def test_names_clash_with_no_system_header(name, cache, tmp_path):
     is_windows = name.startswith("win-")

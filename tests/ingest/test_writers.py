@@ -71,6 +71,7 @@ def left_partial(folder: Path, *arguments: str) -> None:
     assert (folder / "run.duckdb.partial").exists()
 
 
+@pytest.mark.thorough
 def test_a_partial_result_is_resumed_only_by_the_load_that_left_it(tmp_path, load, refused):
     trace(tmp_path, "a"), trace(tmp_path, "b"), trace(tmp_path, "c")
     left_partial(tmp_path, "a.json")

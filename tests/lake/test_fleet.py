@@ -81,6 +81,7 @@ def test_the_terminal_and_the_page_say_the_same(lake, tmp_path):
     assert f"{lake}/run=night3" in page
 
 
+@pytest.mark.thorough
 def test_labels_and_hosts_of_another_form_are_left_out_and_labels_can_be_given(
     tmp_path, run, refused
 ):

@@ -260,6 +260,7 @@ def test_a_rank_of_a_lake_is_analyzed_and_exported_like_a_trace(made, tmp_path):
     assert back == rank_events(3)
 
 
+@pytest.mark.thorough
 def test_printing_a_stored_verdict_loads_few_modules_and_local_lakes_no_extra(made, tmp_path):
     write_rank(tmp_path / "run", 0)
     code = f"""
@@ -339,6 +340,7 @@ def test_questions_that_need_events_are_refused_for_such_ranks(copied, run, tmp_
     assert [each.name for each in tmp_path.iterdir()] == ["lake"]
 
 
+@pytest.mark.thorough
 def test_ranks_that_cannot_be_read_are_left_out_until_they_are_added_again(copied, made, refused):
     of_another_version(copied, "* REPLACE ('x' AS span_ns)")
     with open_lake(str(copied)) as lake:

@@ -81,6 +81,7 @@ def test_adding_again_reads_only_what_is_new_or_changed(lake, tmp_path):
     assert (again.outcomes, again.unread) == ([], 2)
 
 
+@pytest.mark.thorough
 def test_a_changed_trace_takes_the_place_of_the_old_one(lake, tmp_path):
     kernel = "SELECT DISTINCT name FROM kernels WHERE name LIKE '%gemm'"
     with open_lake(str(lake)) as before:
@@ -303,6 +304,7 @@ def test_files_are_written_while_others_remove_empty_folders(tmp_path):
         list(threads.map(write, range(200)))
 
 
+@pytest.mark.thorough
 def test_the_traces_of_an_archive_are_ranks_of_its_run(tmp_path):
     for rank in range(2):
         write_rank(tmp_path / "run", rank)
@@ -354,8 +356,8 @@ def test_an_unwritable_lake_is_reported_in_one_line(tmp_path, refused):
         add(tmp_path / "rank=7" / "lake", path)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for child processes in /proc")
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_the_command_that_started_them(tmp_path, number):
     temp_dir = tmp_path / "work"

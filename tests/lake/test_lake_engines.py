@@ -123,6 +123,7 @@ def test_a_damaged_log_of_a_table_is_an_error_that_says_how_to_publish_again(lak
     test_a_published_table_names_what_readers_see_and_nothing_else(copy)
 
 
+@pytest.mark.thorough
 def test_compacted_runs_have_one_group_and_say_the_same(lake, tmp_path):
     copy = shutil.copytree(lake, tmp_path / "lake")
     before = told(copy)

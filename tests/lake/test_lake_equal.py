@@ -96,6 +96,7 @@ def plain_of(analysis):
     return found
 
 
+@pytest.mark.thorough
 def test_every_verdict_is_the_same(both):
     told = [json.loads(invoke("analyze", each, "--json").stdout)
             for each in (f"{both}/night", f"{both}/lake/run=night")]  # fmt: skip

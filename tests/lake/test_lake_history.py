@@ -100,6 +100,7 @@ def test_three_runs_that_differ_are_neither_unchanged_nor_slow(three_runs, tmp_p
     assert title.startswith("3 runs: the step takes 16 ms and 150 ms, 9.38 times as long: too few")
 
 
+@pytest.mark.thorough
 def test_runs_are_in_order_of_time_or_of_name_if_one_has_no_time(tmp_path):
     times = {"a": 3 * 10**18, "b": 2 * 10**18, "c": 0}
     for name, began_ns in times.items():

@@ -105,7 +105,7 @@ def test_a_file_that_is_there_is_not_created_again(bucket):
     assert lake.read("a.json") == b"1"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.thorough
 @pytest.mark.parametrize("failing", ["/traces/lake/manifests", "/traces/lake/tables", "/traces/in"])
 def test_a_store_that_fails_for_good_is_one_line_and_shows_no_half_of_a_rank(
     store, bucket, tmp_path, run, failing

@@ -112,6 +112,7 @@ def test_the_reason_is_printed_where_there_are_no_rows(path, run):
     assert "missing: trace 1: no input shapes were recorded (record_shapes=True)" in done.stderr
 
 
+@pytest.mark.thorough
 def test_databases_are_loaded_like_traces(made, tmp_path):
     trace = a_trace(tmp_path)
     with tracekit.load([made, trace, made]) as database:

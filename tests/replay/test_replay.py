@@ -142,6 +142,7 @@ def test_an_op_long_before_its_launch_is_not_linked_to_it(replay):
     assert replay.graph.device.shift_ns == {0: 0}
 
 
+@pytest.mark.thorough
 def test_changes_need_no_package_that_an_install_lacks():
     trace = OWN_TRACES / "simulated-overhead-bound.json.gz"
     changes = [f"{kind}:**{0 if kind == 'sync' else 0.5}" for kind in PATTERNS]

@@ -109,7 +109,7 @@ def loaded(small):
         yield run
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", trace_names())
 def test_annotated_real_traces_load_as_before_and_keep_to_the_format(tmp_path, name):
     output = tmp_path / "out.json.gz"
@@ -183,6 +183,7 @@ def test_busy_time_and_bytes_over_time_add_up(loaded):
     assert abs(sum(each["bytes"] for each in rows) - row["bytes"]) <= len(rows)
 
 
+@pytest.mark.thorough
 def test_ranks_become_one_file_on_one_clock(tmp_path):
     (tmp_path / "run").mkdir()
     ranks_simulated.write(tmp_path / "run", Job(data=2, steps=2, clocks={1: 7 * MS}))

@@ -46,7 +46,7 @@ def _port(page):
     require_port()
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [SIMULATED, *(n for n in trace_names() if n != SIMULATED)])
 def test_perfetto_reads_all_that_was_drawn_and_all_that_was_there(page, tmp_path, name):
     page.opens(trace_file(name))

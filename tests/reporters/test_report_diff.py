@@ -221,6 +221,7 @@ def test_a_window_is_of_one_trace(paths, tmp_path):
     assert not page.exists()
 
 
+@pytest.mark.thorough
 def test_notebooks_show_what_commands_print_with_a_chart(two, found):
     for result in (found, two.verdict(2), two.advise(trace=2), two.whatif("host*0.5", trace=2)):
         shown, first = result._repr_html_(), escape(repr(result).split("\n")[0])

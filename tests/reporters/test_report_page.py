@@ -155,6 +155,7 @@ def test_the_sliders_show_what_a_replay_predicts(steps, shared_database):
     assert f"{predicted.predicted_ns / 1e6:.3g} ms" == told.split(" (")[0]
 
 
+@pytest.mark.thorough
 def test_a_chosen_step_and_the_zoom_are_shown_everywhere_and_kept_in_the_address(steps):
     timeline = steps.page.locator("#trace1-timeline")
     start = timeline.locator(".drawing .role-axis-label text").filter(has_text=re.compile("^0 ns$"))
@@ -230,6 +231,7 @@ def test_a_fix_unfolds_how_to_apply_it_and_leads_to_its_place(report, bert):
     assert bert.said == []
 
 
+@pytest.mark.thorough
 def test_a_row_leads_to_the_time_line_the_flame_graph_and_perfetto(bert):
     timeline = bert.page.locator("#trace1-timeline")
     for name in ("gaps", "kernels"):

@@ -48,6 +48,7 @@ def subject(run):
     return Subject(run, 1)
 
 
+@pytest.mark.thorough
 def test_each_point_of_the_map_is_what_a_replay_predicts(run, subject):
     rows = faster(subject).rows
     points = [(1, 1), (0.5, 4), (2, 1), (16, 16)]

@@ -390,12 +390,14 @@ def job(tmp_path_factory):
     return str(folder / "run.duckdb")
 
 
+@pytest.mark.thorough
 def test_ranks_that_agree_take_one_line(job):
     lines = invoke("analyze", job).stdout.splitlines()
     shown = [line.split()[:4] for line in lines if line.startswith(("4 like", "rank"))]
     assert [each[:3] for each in shown] == [["4", "like", "rank0"], ["rank2", "2", "3.31"]]
 
 
+@pytest.mark.thorough
 def test_advice_on_a_run_is_on_the_rank_that_sets_its_pace(job):
     done = invoke("advise", job, "--json")
     assert "advice on rank 2, which sets the pace" in done.stderr

@@ -110,6 +110,7 @@ def load(path: str) -> None:
         tracekit.load(path)
 
 
+@pytest.mark.thorough
 def test_deeply_nested_values_end_no_process(tmp_path):
     """Hashing deep tuples overflows the stack of C; writing them, that of Python."""
     sizes = b"\x8c\x0atotal_sizeK\x01\x8c\x06blocks]"
@@ -209,6 +210,7 @@ def test_deep_json_in_a_database_is_text(tmp_path):
             assert run.fetch("SELECT count(*) FROM gpu_ops")[1] == [(2,)]
 
 
+@pytest.mark.thorough
 def test_a_large_snapshot_stays_below_its_budget_packed_or_not(small_budgets, tmp_path):
     """A hundredth of the amounts suffices for a segment of 20,000 blocks, and as many actions."""
     made = snapshots.trained(20)

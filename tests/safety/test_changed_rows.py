@@ -81,6 +81,7 @@ def changed(judged, tmp_path):
     return make
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("statement", REFUSED)
 def test_rows_that_would_mislead_the_code_are_refused_on_opening(changed, statement):
     path = changed(statement)

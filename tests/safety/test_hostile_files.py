@@ -61,7 +61,7 @@ print(max(int(line.split()[1]) for line in open("/proc/self/status") if line.sta
 """
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("kind", LARGE)
 def test_fifteen_megabytes_of_metadata_take_little_memory_and_time(kind, where, tmp_path):
@@ -177,7 +177,7 @@ def event_texts(text: bytes) -> list[bytes]:
     return found
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["at its place", "at the end", "at the end, with one pid"])
 def test_intact_events_of_two_writers_in_one_file_are_loaded(mode, tmp_path):
     texts = [gzip.decompress(trace_file(f"{name}.json.gz").read_bytes()) for name in RANKS]

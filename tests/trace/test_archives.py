@@ -341,7 +341,7 @@ def test_a_zstd_file_that_is_cut_off_is_noted_even_for_an_array(tmp_path):
     assert "ends early" in damage
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "nothing",
     [

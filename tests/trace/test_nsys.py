@@ -223,6 +223,7 @@ def stand_in(folder, exported):
     nsys.chmod(0o755)
 
 
+@pytest.mark.thorough
 def test_the_name_of_a_report_is_never_an_option_of_nsys(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))

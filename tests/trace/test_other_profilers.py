@@ -146,6 +146,7 @@ def test_every_command_takes_it(name, tmp_path):
             assert done.stdout.split() == ["profiler", "jax", "nsys"]
 
 
+@pytest.mark.thorough
 def test_a_tpu_is_called_so_and_its_word_changes_nothing_else(tmp_path):
     path = tmp_path / "h.xplane.pb"
     path.write_bytes(space())

@@ -26,6 +26,7 @@ def both(shared_database):
         yield shared_database(f"{NAME}.json.gz"), perfetto
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("query", [SLICES, LINKS])
 def test_the_same_run_has_the_same_tables(query, both):
     json, perfetto = (run.fetch(query)[1] for run in both)
@@ -33,6 +34,7 @@ def test_the_same_run_has_the_same_tables(query, both):
     assert perfetto == json
 
 
+@pytest.mark.thorough
 def test_the_same_run_has_the_same_verdict(both):
     json, perfetto = (run.verdict() for run in both)
     assert perfetto.verdict.headline == json.verdict.headline

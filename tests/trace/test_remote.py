@@ -130,6 +130,7 @@ def test_other_commands_take_urls(memory, tmp_path):
     assert (tmp_path / "a.json").exists()
 
 
+@pytest.mark.thorough
 def test_a_database_at_a_url_is_read_as_a_local_one(site, memory, tmp_path, judged):
     local, url = judged, "memory://night/run.duckdb"
     memory.pipe_file("/night/run.duckdb", local.read_bytes())
@@ -226,6 +227,7 @@ def test_a_store_that_fails_is_one_line(store, bucket, monkeypatch):
 # -- a site ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("takes_ranges", [True, False])
 def test_a_site_may_answer_ranges_or_not(site, takes_ranges, tmp_path, judged):
     if not takes_ranges:

@@ -108,6 +108,7 @@ def test_another_pickle_is_refused_in_one_line(tmp_path):
             tracekit.load(tmp_path / "s.pickle")
 
 
+@pytest.mark.thorough
 def test_the_intact_part_of_a_cut_file_is_loaded(tmp_path):
     whole = write(tmp_path / "w.pickle", trained(60)).read_bytes()
     half = len(whole) // 2
@@ -166,6 +167,7 @@ def two(tmp_path_factory):
         yield run
 
 
+@pytest.mark.thorough
 def test_commands_take_a_snapshot(two, tmp_path):
     path = write(tmp_path / "a.pickle", trained())
     assert "this is a memory snapshot" in invoke("analyze", path).stdout

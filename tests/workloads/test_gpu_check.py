@@ -272,6 +272,7 @@ def test_on_a_gpu_every_kernel_dtype_and_tile_is_tested_and_sanitized(
     assert "a_device_that_is_not_here" not in listed
 
 
+@pytest.mark.thorough
 def test_tests_that_passed_do_not_run_again(tmp_path, monkeypatch):
     (tmp_path / "test_two.py").write_text(
         "import os\ndef test_good(): pass\ndef test_bad(): assert 'NOW' in os.environ\n"
