@@ -42,7 +42,7 @@ def events(path):
     return json.loads(path.read_text())["traceEvents"]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "step"), {RANK: 1, **STEPS}.items())
 def test_the_verdict_on_a_step_is_that_of_the_whole_trace(name, step, shared_database, tmp_path):
     whole = shared_database(name)

@@ -151,6 +151,7 @@ def figures(shared_database):
     return figures_of(shared_database("simulated-overhead-bound.json.gz"))
 
 
+@pytest.mark.thorough
 def test_counts_are_those_of_the_run_metrics(shared_ask):
     for name in own_trace_names():
         metrics = shared_ask(name, "run_metrics")

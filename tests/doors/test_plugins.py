@@ -207,6 +207,7 @@ one = bad
 """
 
 
+@pytest.mark.thorough
 def test_a_faulty_part_of_a_plugin_is_left_out_and_named_in_one_line(
     installed, told, trace, tmp_path
 ):

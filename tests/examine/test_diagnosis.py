@@ -41,6 +41,7 @@ def programs():
     return [*twins(), *healthy.programs(), *misleading.programs(), *mixes]
 
 
+@pytest.mark.thorough
 def test_cases_name_only_things_that_exist(programs):
     remedies = {query_of(each.name) for each in all_remedies().values()} | OTHERS
     cases = [*labels(), *(each.case for each in programs)]

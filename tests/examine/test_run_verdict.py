@@ -163,6 +163,7 @@ def test_waits_of_a_pipeline_add_up_and_name_their_pair(form, ended):
     assert "of it is for rank 0" not in said
 
 
+@pytest.mark.thorough
 def test_a_clock_that_is_off_is_named_and_changes_no_other_number(tmp_path):
     for name, clocks in (("right", {}), ("wrong", {1: 7 * MS, 3: -900 * US})):
         (tmp_path / name).mkdir()

@@ -46,6 +46,7 @@ def test_the_range_of_median_length_is_judged(path):
     assert decode.window.kind == "range"
 
 
+@pytest.mark.thorough
 def test_one_of_several_ranges_is_chosen_by_its_number(path):
     with tracekit.open_database(path) as database:
         last = database.verdict(window="decode@5")

@@ -157,6 +157,7 @@ def test_the_other_traces_are_loaded_beside_a_bad_one_if_there_are_any(folder, t
     assert not (tmp_path / "none.duckdb").exists()
 
 
+@pytest.mark.thorough
 def test_small_traces_in_one_transaction_give_the_same_rows_as_alone(tmp_path):
     inside = tmp_path / "ranks"
     inside.mkdir()
@@ -199,6 +200,7 @@ def test_a_library_call_ends_at_the_first_bad_trace(folder, tmp_path):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ranks"]
 
 
+@pytest.mark.thorough
 def test_a_load_that_is_killed_resumes_where_it_stopped(folder, tmp_path, run, monkeypatch):
     program = """
 import os, signal, sys, tracekit.ingest.writer as ingest, tracekit.trace.source as sources, tracekit

@@ -136,6 +136,7 @@ def test_a_partial_result_that_tracekit_did_not_make_is_refused(tmp_path, refuse
     assert "run.duckdb.partial" in refused("load", "a.json", "--resume", *INTO)
 
 
+@pytest.mark.thorough
 def test_two_concurrent_appends_are_both_kept(tmp_path):
     for round_ in range(PAIRS):
         names = [trace(tmp_path, f"{round_}-{side}") for side in "ab"]

@@ -49,6 +49,7 @@ def lake(tmp_path_factory):
     return folder / "lake"
 
 
+@pytest.mark.thorough
 def test_planted_changes_come_with_their_labels_and_causes(lake):
     told = json.loads(invoke("fleet", lake, "--json").stdout)
     assert (told["order"], len(told["runs"]), told["hosts"]) == ("time", NIGHTS, HOSTS)
@@ -70,6 +71,7 @@ def test_planted_changes_come_with_their_labels_and_causes(lake):
     assert told["slow_runs"] == []
 
 
+@pytest.mark.thorough
 def test_the_terminal_and_the_page_say_the_same(lake, tmp_path):
     told = " ".join(invoke("fleet", lake).stdout.split())
     assert "With it came driver 550 -> 560." in told

@@ -93,6 +93,7 @@ def test_a_changed_trace_takes_the_place_of_the_old_one(lake, tmp_path):
         assert after.ranks[0].trace_id != before.ranks[0].trace_id
 
 
+@pytest.mark.thorough
 def test_clean_removes_what_no_reader_sees_and_nothing_else(lake, tmp_path, run):
     add(lake, dgemm(tmp_path / "run" / "trace_rank0.json"))
     unused = parquet_files(lake) - files_in_use(lake)
@@ -186,6 +187,7 @@ def test_a_rank_is_known_by_the_trace_or_by_its_files_name(tmp_path):
         assert opened.ask("stragglers") == []
 
 
+@pytest.mark.thorough
 def test_another_trace_of_the_same_rank_is_refused_unless_it_should_replace(lake, tmp_path):
     other = dgemm(tmp_path / "run" / "trace_rank0.json", "later_rank0.json")
     (refused,) = add(lake, other).outcomes

@@ -74,6 +74,7 @@ def folded(text):
     return {tuple(line[1].split(";")): int(line[2]) for line in lines}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("weight", "whole"), [("host", 100_000), ("gpu", 40_000)])
 def test_speedscope_gets_a_profile_for_each_thread(export, weight, whole):
     """The thread that launches comes up first."""

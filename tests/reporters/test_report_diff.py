@@ -159,6 +159,7 @@ def test_the_largest_change_between_equally_long_runs_is_named_but_not_in_the_ti
     )
 
 
+@pytest.mark.thorough
 def test_the_page_has_a_view_of_each_run(text, paths):
     assert re.findall(r'data-view="(\w+)"', text) == ["diff", "trace1", "trace2"]
     for side, path in zip("ab", paths, strict=True):

@@ -84,6 +84,7 @@ def test_waits_of_pairs_add_up_to_those_of_each_rank(job):
     assert not any(held_up.values())
 
 
+@pytest.mark.thorough
 def test_the_late_rank_is_named_with_its_own_cause_and_place(job, analyses, view, figures):
     found = view.facts["ranks"]
     assert found.headline == f"{RANKS} ranks: the others wait most for rank {LATE}"

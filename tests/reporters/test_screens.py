@@ -45,6 +45,7 @@ TRACES = Programs()
 ADD = operator("aten::add", 20 * US, Launch(4 * US, (("memory-bandwidth", 3 * US),)))
 
 
+@pytest.mark.thorough
 @TRACES.running(
     [*[ADD] * 60, operator("aten::mm", 10 * US, Work(90 * MS)), *[ADD] * 300, Sync(2 * US)]
 )
@@ -64,6 +65,7 @@ def test_shares_name_what_is_left_without_one_offs(trace, analyses, capsys, monk
     assert once < next(at for at, each in enumerate(lines) if each.startswith("What to change"))
 
 
+@pytest.mark.thorough
 def test_a_threshold_that_is_set_decides_which_parts_have_a_line(judged):
     usual = invoke("analyze", judged).stdout
     fewer = invoke("analyze", judged, "--threshold", "named_gain=0.5").stdout

@@ -181,7 +181,7 @@ def test_a_thousand_damaged_events_are_rejected(read, tmp_path, monkeypatch):
     assert read.rejected == [(place, bad) for place in places]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
 def test_a_trace_cut_at_any_byte_gives_its_whole_events_and_says_so(read, pack, tmp_path):
     text = document(indent=1).encode()
