@@ -72,7 +72,7 @@ def in_words_of(device: str, text: str) -> str:
 
 
 # The recorders with their own switches; all others use Kineto's.
-RECORDERS = ("kineto", "nsys", "rocprofv3", "jax")
+RECORDERS = ("kineto", "nsys", "rocprofv3", "jax", "tensorflow")
 
 
 def in_switches_of(recorder: str, text: str) -> str:

@@ -23,7 +23,7 @@ WITH slice AS MATERIALIZED (
 nest AS (FROM nested('slice')),
 op AS MATERIALIZED (
     SELECT {'trace_id': n.trace_id, 'event_id': n.parent_id, 'device_id': g.device_id} AS key, g.start_ns,
-           g.end_ns, g.name, g.event_id, g.stream, g.class, has(l.traits, 'tf32') AS is_tf32
+           g.end_ns, g.name, g.event_id, g.stream, g.class, l.format = 'tf32' AS is_tf32
     FROM nest AS n JOIN gpu_ops AS g ON n.trace_id = g.trace_id AND n.event_id = g.launch_id
     JOIN slice_label AS l USING (label_id)
     WHERE n.parent_id IS NOT NULL

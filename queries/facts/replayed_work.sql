@@ -20,7 +20,7 @@ WITH run AS (
            arg_min(k.stream, place) AS stream, min(k.start_ns) AS first_ns,
            any_value(launch_start_ns) AS start_ns
     FROM graph_site AS s JOIN gpu_ops AS k USING (trace_id, event_id)
-    LEFT JOIN (SELECT name, has(traits, 'tf32') AS is_tf32 FROM gpu_op_name WHERE kind = 'kernel') AS n
+    LEFT JOIN (SELECT name, format = 'tf32' AS is_tf32 FROM gpu_op_name WHERE kind = 'kernel') AS n
       ON s.name = n.name
     WHERE cpu_op_id IS NOT NULL
     GROUP BY ALL

@@ -9,19 +9,22 @@ CREATE TABLE slice_label (
     call     VARCHAR,       -- the activity of a runtime or driver call
     class    VARCHAR,       -- a kernel's class
     expert   VARCHAR,       -- a kernel's part in a mixture of experts
+    format   VARCHAR,       -- the number format in a kernel's name, the narrowest one
+    backend  VARCHAR,       -- the library or algorithm of a kernel of attention
     work     VARCHAR,       -- an operator's kind of work
     compiled VARCHAR,       -- the part of torch.compile that it is
     traits   VARCHAR[],     -- checked by has(traits, NAME)
     event_count BIGINT,     -- its events
+    first_id    BIGINT,     -- the first of them in the file
     longest_ns  BIGINT      -- the longest of them
 );
 WITH seen AS (
-    SELECT label_id, count(*) AS event_count, max(dur_ns) AS longest_ns,
+    SELECT label_id, count(*) AS event_count, min(event_id) AS first_id, max(dur_ns) AS longest_ns,
            bool_and(device_id IS NOT NULL AND stream IS NOT NULL AND correlation IS NOT NULL) AS on_device
     FROM event_row GROUP BY label_id
 ),
 slice AS (
-    SELECT label_id, name, event_count, longest_ns,
+    SELECT label_id, name, event_count, first_id, longest_ns,
            CASE WHEN kind = 'other' AND on_device AND category = '' THEN 'kernel' ELSE kind END AS kind
     FROM (SELECT label_id, event_kind(category, name) AS kind, coalesce(name, '') AS name,
                  coalesce(category, '') AS category
@@ -36,6 +39,7 @@ known AS (
         CASE WHEN kind IN ('annotation', 'python', 'cpu_op') THEN slice_activity(kind, name) END AS own,
         CASE WHEN kind = 'kernel' THEN kernel_class(name) END AS class,
         CASE WHEN kind = 'kernel' THEN expert_part(name) END AS expert,
+        CASE WHEN kind = 'kernel' THEN number_format(name) END AS format,
         CASE WHEN kind = 'cpu_op' THEN work_kind(name) END AS work,
         compiled_part(kind, name) AS compiled_part, traits_of(kind, name) AS traits
     FROM (SELECT DISTINCT kind, name FROM slice)
@@ -49,8 +53,10 @@ meaning AS (
                WHEN call IN ('load_code', 'instantiate_graph') THEN 'compilation'
                WHEN call IS NOT NULL THEN 'runtime' WHEN has(traits, 'preprocesses') THEN 'input'
                ELSE own END::host_activity AS activity,
+           CASE WHEN class = 'attention' THEN attention_backend(name) END AS backend,
            coalesce(compiled_part, CASE WHEN own = 'compilation' THEN 'compilation' END) AS compiled
     FROM known
 )
-SELECT label_id, kind, name, activity, call, class, expert, work, compiled, traits, event_count, longest_ns
+SELECT label_id, kind, name, activity, call, class, expert, format, backend, work, compiled, traits,
+       event_count, first_id, longest_ns
 FROM slice JOIN meaning USING (kind, name)

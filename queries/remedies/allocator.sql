@@ -3,6 +3,7 @@
 -- title: Let the caching allocator keep its memory
 -- titled: memory ran out: Make room: a smaller batch, or expandable_segments
 -- causes: allocation
+-- frameworks: PyTorch
 -- when: has(traits, 'device_memory')
 -- claims: around
 -- needs: Memory for the loop's peak, or a smaller batch.

@@ -2,6 +2,7 @@
 -- since: 0.1
 -- title: Tune the matrix product
 -- causes: math, memory-bandwidth, math-or-memory
+-- frameworks: PyTorch
 -- when: class = 'gemm'
 -- needs: Minutes of tuning for each shape; a cache of the results that runs share.
 -- caveat: A library's product is assumed to reach the same share of its peak as another of its format in this

@@ -2,6 +2,7 @@
 -- since: 0.1
 -- title: Batch small copies and fills into one
 -- causes: launch, dispatch, python, copy, latency
+-- frameworks: PyTorch
 -- when: kind IN ('memcpy', 'memset'); (SELECT count(*) >= thresholds().fewest_batched FROM gpu_ops
 --     WHERE copy_kind IN ('HtoD', 'DtoD', 'memset') AND bytes <= thresholds().tiny_copy_bytes)
 -- needs: The values are known together: pack them on the host, copy once, and take views on the device.

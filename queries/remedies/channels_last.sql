@@ -2,6 +2,7 @@
 -- since: 0.1
 -- title: Keep images in channels_last
 -- causes: memory-bandwidth
+-- frameworks: PyTorch
 -- when: has(traits, 'layout_change')
 -- needs: A model whose operators between the convolutions support channels_last too, as norms, activations
 --     and pooling do.

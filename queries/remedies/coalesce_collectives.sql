@@ -2,6 +2,7 @@
 -- since: 0.1
 -- title: Coalesce small collectives into one
 -- causes: communication, launch, dispatch
+-- frameworks: PyTorch
 -- when: class = 'communication'; (SELECT count(*) >= thresholds().fewest_batched FROM collective
 --     WHERE message_bytes <= thresholds().small_message_bytes
 --         OR message_bytes IS NULL AND dur_ns <= thresholds().small_message_ns)

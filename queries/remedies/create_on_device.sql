@@ -2,6 +2,7 @@
 -- since: 0.1
 -- title: Create tensors on the device
 -- causes: input, dispatch, copy
+-- frameworks: PyTorch
 -- when: has(traits, 'makes_values'); kind = 'memcpy' AND (regexp_matches(name, 'HtoD')
 --     OR NOT regexp_matches(name, '[DPHA]to[DPHA]'))
 -- needs: Values that do not come from outside the program. Random numbers of the device differ from the CPU's

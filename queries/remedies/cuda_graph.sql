@@ -3,6 +3,8 @@
 -- title: Capture the step as a CUDA graph
 -- titled: vLLM: Run vLLM without --enforce-eager
 -- causes: launch, dispatch, python
+-- frameworks: PyTorch
+-- unless: name = 'cuda graphs' AND share > thresholds().captured_majority
 -- applied_as: graph
 -- in_loops: true
 -- frees_launches: true
@@ -45,10 +47,6 @@ WITH launch AS (
             AND l.trace_id NOT IN (FROM vllm_traces)) IS NOT TRUE
         AND is_asked(l.trace_id) AND l.can_be_captured AND NOT l.is_graph
         AND NOT l.is_blocking AND l.trace_id NOT IN (SELECT trace_id FROM graph_captures)
-        -- XLA makes graphs by itself: https://openxla.org/xla/flags_guidance (xla_gpu_enable_command_buffer)
-        AND l.trace_id NOT IN (SELECT trace_id FROM trace WHERE profiler = 'jax')
-        AND l.trace_id NOT IN (SELECT trace_id FROM gpu_ops GROUP BY trace_id
-            HAVING count(*) FILTER (is_graph) > thresholds().captured_majority * count(launch_id))
 ),
 -- Each read, and the launches since the one before. Calls of one read have no launch between them.
 since AS (

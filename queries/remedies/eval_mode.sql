@@ -2,6 +2,7 @@
 -- since: 0.1
 -- title: Put the model in evaluation mode: model.eval()
 -- causes: memory-bandwidth, latency, dispatch, launch, math-or-memory
+-- unless: name = 'mode' AND value = 'training'
 -- when: list_has_any(traits, ['norm_of_training', 'norm_statistics'])
 -- needs: An inference: the answers of a model in training mode depend on the other inputs of the batch, and
 --     each call changes its running statistics.
@@ -27,7 +28,6 @@ WITH kernel AS (
            if(has(traits, 'norm_statistics'), 0, thresholds().eval_norm) AS factor
     FROM gpu_ops AS g JOIN slice_label USING (label_id)
     WHERE list_has_any(traits, ['norm_of_training', 'norm_statistics']) AND is_asked(g.trace_id)
-        AND g.trace_id NOT IN (FROM learning_traces)
 )
 FROM changed_ops('kernel')
 UNION ALL

@@ -2,6 +2,7 @@
 -- since: 0.1
 -- title: Fold batch norms into the convolutions before them
 -- causes: memory-bandwidth, dispatch, launch, python
+-- unless: name = 'mode' AND value = 'training'
 -- when: name = 'aten::batch_norm'
 -- needs: A model in eval mode, whose statistics no longer change.
 -- before:
@@ -23,7 +24,6 @@
 WITH norm AS (
     FROM outer_operators
     WHERE name = 'aten::batch_norm' AND regexp_matches(name_before, '^aten::conv\w*$')
-        AND trace_id NOT IN (FROM learning_traces)
 )
 SELECT trace_id, place, in_step(count(*) OVER (PARTITION BY trace_id, place), steps) || ' norms' AS detail,
        'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor

@@ -3,8 +3,9 @@
 -- title: Run the model in bf16
 -- titled: fp16: Run the model in fp16
 -- causes: math, memory-bandwidth
--- when: class IN ('gemm', 'convolution', 'attention') AND (list_has_any(traits, ['plain_fp32', 'tf32'])
---     OR regexp_matches(name, '_f32_|<float'))
+-- frameworks: PyTorch
+-- unless: name = 'mode' AND value = 'training'
+-- when: class IN ('gemm', 'convolution', 'attention') AND format IN ('fp32', 'tf32')
 -- needs: Results that may be less precise: bf16 keeps fp32's range with 7 bits of mantissa, fp16 has 10 bits
 --     and a smaller range.
 -- caveat: Kernels are assumed to take half of their time, and products of known sizes to reach the same share
@@ -30,9 +31,7 @@ WITH format AS (
 ),
 named AS (
     SELECT label_id, class IN ('gemm', 'convolution', 'attention') AS is_product,
-           regexp_matches(name, '(?i:half|bf16|bfloat|fp16|_f16|double|hgemm)|s16816|_(BB|HB|HH)S_')
-               AS is_other,
-           list_has_any(traits, ['plain_fp32', 'tf32']) OR regexp_matches(name, '\bfloat\b|_f32_') AS is_float
+           format IN ('fp32', 'tf32') AS is_float
     FROM slice_label WHERE kind = 'kernel'
 ),
 worked AS (
@@ -47,16 +46,14 @@ worked AS (
 typed AS MATERIALIZED (
     SELECT g.trace_id, g.device_id, g.event_id AS gpu_op_id, g.launch_id AS event_id, g.start_ns, g.dur_ns,
            -- Under autocast, an operator of fp32 may run a kernel of another format: products' names tell.
-           is_product, NOT is_other AND if(is_product AND n.is_float IS NOT TRUE, FALSE,
-               coalesce(w.is_float, n.is_float)) AS is_float,
+           is_product, CASE WHEN n.is_float THEN coalesce(w.is_float, TRUE)
+               ELSE n.is_float IS NULL AND NOT is_product AND coalesce(w.is_float, FALSE) END AS is_float,
            factor AS known_factor, format,
            format || ', mostly ' || regexp_extract(g.name, '^(void )?([^<(]+)', 2) AS told
     FROM gpu_ops AS g JOIN named AS n USING (label_id)
     JOIN format AS f ON g.trace_id = f.trace_id AND g.device_id = f.device_id
     LEFT JOIN worked AS w ON g.trace_id = w.trace_id AND g.event_id = w.event_id
-    WHERE is_asked(g.trace_id) AND g.trace_id NOT IN (FROM learning_traces)
-        -- XLA's kernels do not tell whether a net learns.
-        AND g.trace_id NOT IN (SELECT trace_id FROM trace WHERE profiler = 'jax')
+    WHERE is_asked(g.trace_id)
 ),
 net AS (
     SELECT trace_id, device_id FROM typed GROUP BY ALL

@@ -2,7 +2,8 @@
 -- since: 0.1
 -- title: Use FlashAttention-3 or cuDNN's attention
 -- causes: math, math-or-memory
--- when: kind = 'kernel' AND regexp_matches(name, 'flash_fwd_kernel|flash_bwd_dq_dk_dv');
+-- frameworks: PyTorch
+-- when: backend = 'FlashAttention 2' AND NOT contains(name, 'splitkv');
 --     (SELECT count(*) > 0 FROM device WHERE regexp_matches(compute_capability, '^(9|1\d)\.'))
 -- needs: A Hopper (FlashAttention-3) or a newer device (cuDNN), and heads, masks and a dtype that its kernels
 --     take.
@@ -29,6 +30,6 @@ WITH kernel AS (
     WHERE is_asked(g.trace_id) AND factor < 1
         AND regexp_matches(d.compute_capability, '^(9|1\d)\.')
         AND g.label_id IN (SELECT label_id FROM slice_label
-            WHERE kind = 'kernel' AND regexp_matches(name, 'flash_fwd_kernel|flash_bwd_dq_dk_dv'))
+            WHERE backend = 'FlashAttention 2' AND NOT contains(name, 'splitkv'))
 )
 FROM changed_ops('kernel')

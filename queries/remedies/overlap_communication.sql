@@ -2,6 +2,7 @@
 -- since: 0.1
 -- title: Overlap communication with compute
 -- causes: communication
+-- frameworks: PyTorch
 -- when: class = 'communication'
 -- effort: medium
 -- needs: Gradients that are ready bucket by bucket (DistributedDataParallel), or parameters that can be

@@ -3,6 +3,7 @@
 -- title: Copy from pinned memory with non_blocking=True
 -- titled: an input to keep on the device: Keep tensors that operators read on the device
 -- causes: copy
+-- frameworks: PyTorch
 -- when: kind = 'memcpy' AND (regexp_matches(name, 'HtoD|(?i:pageable)')
 --     OR NOT regexp_matches(name, '[DPHA]to[DPHA]'))
 -- needs: Host buffers in pinned memory: from the data loader (pin_memory=True), or allocated once and filled

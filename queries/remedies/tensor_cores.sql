@@ -2,6 +2,7 @@
 -- since: 0.1
 -- title: Run fp32 products on tensor cores
 -- causes: math
+-- frameworks: PyTorch
 -- applied_as: tf32
 -- when: has(traits, 'plain_fp32')
 -- needs: Results that may be less precise: TF32 and bf16 keep fp32's range with 10 and 7 bits of mantissa;

@@ -2,6 +2,8 @@
 -- since: 0.1
 -- title: Compile the model with torch.compile
 -- causes: dispatch, python, launch, memory-bandwidth
+-- frameworks: PyTorch
+-- unless: name = 'engine' AND value = 'vLLM'
 -- applied_as: compile
 -- in_loops: true
 -- effort: medium
@@ -25,22 +27,15 @@
 --     https://docs.pytorch.org/assets/pytorch2-2.pdf
 -- doubts: no_gpu_ops, no_runtime_calls, no_shapes, unlinked_gpu_ops
 -- Fusion, and fewer trips through Python and the dispatcher; measured on 180 models in the last source.
--- A compiler that only traces calls the same operators: kernels that it could fuse, and none that it wrote.
-WITH compiled_trace AS (SELECT trace_id FROM label JOIN slice_label USING (label_id) WHERE compiled NOT NULL),
-traced AS (
-    SELECT trace_id FROM gpu_ops WHERE kind = 'kernel' AND is_asked(trace_id)
-        AND trace_id IN (FROM compiled_trace)
-        AND trace_id NOT IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
-            WHERE regexp_matches(label.name, '^triton_|nvfuser|CudaCodeGen'))
+WITH traced AS (
+    SELECT trace_id FROM gpu_ops WHERE kind = 'kernel' AND is_asked(trace_id) AND trace_id IN (
+        SELECT trace_id FROM setting WHERE value = 'torch.compile, which generates no kernel')
     GROUP BY trace_id HAVING count(*) FILTER (class IN ('elementwise', 'reduction', 'copy'))
         > thresholds().captured_majority * count(*)
 ),
--- Users who compile a part of a module chose it. vLLM's own flag is another remedy.
+-- Users who compile a part of a module chose it.
 outer_module AS (FROM outer_modules),
-root AS (
-    FROM outer_module
-    WHERE (NOT holds_compiled OR trace_id IN (FROM traced)) AND trace_id NOT IN (FROM vllm_traces)
-),
+root AS (FROM outer_module WHERE NOT holds_compiled OR trace_id IN (FROM traced)),
 -- The backward pass of a module: autograd's nodes with the sequence number of one of its operators.
 numbered AS (
     SELECT trace_id, event_id, pid, tid, start_ns, end_ns, sequence_number,
@@ -64,7 +59,8 @@ part AS (
     WHERE is_asked(trace_id)
         AND trace_id NOT IN (SELECT trace_id FROM outer_module)
         -- Without modules, the trace does not show the rest of the model.
-        AND trace_id NOT IN (FROM compiled_trace ANTI JOIN traced USING (trace_id))
+        AND trace_id NOT IN (
+            SELECT trace_id FROM setting ANTI JOIN traced USING (trace_id) WHERE name = 'compiler')
 ),
 outer_part AS (FROM part QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),
 waiting AS (FROM waiting_call WHERE is_read AND is_asked(trace_id)),

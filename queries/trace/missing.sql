@@ -1,19 +1,15 @@
 -- question: Which data that some questions need was not recorded in this trace?
 -- since: 0.1
 -- columns code, message
-WITH shaped AS (
-    SELECT DISTINCT trace_id FROM event_row
-    WHERE label_id IN (SELECT label_id FROM slice_label WHERE kind = 'cpu_op')
-        AND contains(args, '"Input Dims"') AND is_asked(trace_id)
-),
-named AS (
+WITH named AS (
     SELECT trace_id, phase, l.name, category IS NOT DISTINCT FROM 'memory_snapshot' AS is_of_snapshot,
            coalesce(s.kind, 'other') AS kind, activity, call, class, compiled, traits
     FROM label AS l LEFT JOIN slice_label AS s USING (label_id) WHERE is_asked(trace_id)
 ),
 seen AS (
     SELECT
-        trace_id, trace_id IN (FROM shaped) AS no_shapes,
+        trace_id,
+        trace_id IN (SELECT trace_id FROM setting WHERE (name, value) = ('recorded', 'shapes')) AS no_shapes,
         coalesce(bool_or(has(traits, 'module')), FALSE) AS no_modules,
         bool_or(kind = 'annotation') AS no_annotations, bool_or(kind = 'cpu_op') AS no_operators,
         bool_or(kind IN ('runtime', 'driver')) AS no_runtime_calls,

@@ -1,6 +1,7 @@
 -- The distinct names of GPU ops with their traits.
 CREATE OR REPLACE VIEW gpu_op_name AS
-SELECT DISTINCT kind, name, expert, traits FROM slice_label WHERE kind IN ('kernel', 'memcpy', 'memset');
+SELECT DISTINCT kind, name, expert, format, traits FROM slice_label
+WHERE kind IN ('kernel', 'memcpy', 'memset');
 
 -- Every event with a start and a duration, from any vendor, except those with negative, missing or absurd
 -- times, so that sums do not contain them. `pid` or `tid` is -1 if the event does not have it.

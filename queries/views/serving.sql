@@ -14,4 +14,4 @@ WHERE is_asked(g.trace_id) AND g.launch_start_ns < s.end_ns AND tokens > 0 AND t
 
 -- The traces in which vLLM runs.
 CREATE OR REPLACE VIEW vllm_traces AS
-SELECT DISTINCT trace_id FROM label JOIN slice_label USING (label_id) WHERE has(traits, 'of_vllm');
+SELECT trace_id FROM setting WHERE name = 'engine' AND value = 'vLLM';

@@ -74,7 +74,4 @@ GROUP BY w.trace_id, w.device_id, name, bytes;
 
 -- The traces in which a net learns: they record a backward pass, its kernels or an optimizer's step.
 CREATE OR REPLACE VIEW learning_traces AS
-SELECT DISTINCT trace_id FROM label JOIN slice_label AS n USING (label_id)
-WHERE list_has_any(traits, ['backward', 'backward_kernel'])
-    OR kind IN ('cpu_op', 'annotation') AND starts_with(n.name, 'Optimizer.')
-    OR n.name = 'aten::_batch_norm_impl_index_backward';
+SELECT trace_id FROM setting WHERE name = 'mode' AND value = 'training';

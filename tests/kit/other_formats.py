@@ -121,7 +121,7 @@ def rocpd(file, version=4):
 # -- JAX -------------------------------------------------------------------------------------------
 
 
-def space(kind=b"TPU", device=b"TPU v6 Lite2"):
+def space(kind=b"TPU", device=b"TPU v6 Lite2", called=b"PjitFunction(f)"):
     """A device that runs one step, with its host, in XLA's terms."""
     schema = xplane._SCHEMA
     for field, message in (
@@ -134,7 +134,7 @@ def space(kind=b"TPU", device=b"TPU v6 Lite2"):
     made = messages(schema)["XPlane"]
     host, tpu = made(id=2, name=b"/host:CPU"), made(id=1, name=b"/device:%s:0" % kind)
     for plane, names in (
-        (host, [b"$train.py:12 step", b"train", b"PjitFunction(f)"]),
+        (host, [b"$train.py:12 step", b"train", called]),
         (tpu, [b"fusion.3", b"jit_f"]),
     ):
         for number, name in enumerate(names, 1):

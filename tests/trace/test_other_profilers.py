@@ -146,6 +146,21 @@ def test_every_command_takes_it(name, tmp_path):
             assert done.stdout.split() == ["profiler", "jax", "nsys"]
 
 
+def test_tensorflow_s_profile_is_known_by_its_runtime(tmp_path):
+    """Both frameworks write the same planes: advice names the switches of the one that ran."""
+    path = tmp_path / "h.xplane.pb"
+    for called, profiler, framework, switch in (
+        (b"PjitFunction(f)", "jax", "JAX", "jax.profiler"),
+        (b"EagerKernelExecute", "tensorflow", "TensorFlow", "tf.profiler.experimental"),
+    ):
+        path.write_bytes(space(called=called))
+        with tracekit.load(path) as run:
+            assert run.sql("SELECT profiler FROM trace").item() == profiler
+            known = run.query("settings").filter(name="framework")
+            assert known["value"].to_list() == [framework]
+            assert switch in repr(run.session.ask("missing"))
+
+
 @pytest.mark.thorough
 def test_a_tpu_is_called_so_and_its_word_changes_nothing_else(tmp_path):
     path = tmp_path / "h.xplane.pb"

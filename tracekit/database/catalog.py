@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import takewhile
 from string import Template
@@ -221,6 +221,7 @@ _CREATE, _END = "CREATE OR REPLACE ", ";\n"
 _QUESTION = "-- question: "
 _NAMES = re.compile(r"-- (param|column)s (.*)")
 _WHEN = "-- when: "
+_UNLESS, _FRAMEWORKS = "-- unless: ", "-- frameworks: "
 _PARAMETER = re.compile(r"-- param (\w+) \((\w+), default (.*?)\): (.*)")
 _COLUMN = re.compile(r"-- column (\w+) \((.*?)\): (.*)")
 _DOUBTS = "-- doubts: "
@@ -280,9 +281,10 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
     when: CONDITION` (see `conditions`), `-- doubts: CODE, CODE` (findings of the query `health`
     that make the result doubtful) and any other comment lines, up to the first line of SQL. A
     comment line indented by four more spaces continues the line before. All remedies take and
-    return the same, in the same order: their headers describe only what differs, and their SQL does
-    not sort. Any other query takes the parameter `trace` and returns `trace_id` first, unless its
-    header says `-- of: several traces`.
+    return the same, in the same order: their headers describe only what differs, and their SQL
+    neither sorts nor leaves out the traces that the header excludes (see `_unless`). Any other
+    query takes the parameter `trace` and returns `trace_id` first, unless its header says `-- of:
+    several traces`.
 
     Raises:
         TracekitError: queries/columns.csv does not describe a name that the header takes from it.
@@ -292,9 +294,14 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
     columns: dict[str, Column] = {}
     common_parameters, common_columns = _common()
     shared = () if _OF_SEVERAL in sql else _OF_A_TRACE
+    comments = header(sql)
     if topic == "remedies":
-        shared, sql = _OF_REMEDIES, f"{sql.rstrip()}\n{_ORDER_OF_REMEDIES}"
-    for line in (comment.replace("\n", " ") for comment in (*shared, *header(sql))):
+        shared = _OF_REMEDIES
+        if unless := _unless(comments):
+            excluded = f"SELECT trace_id FROM setting WHERE {unless}"
+            sql = f"FROM (\n{sql.rstrip()}\n)\nWHERE trace_id NOT IN ({excluded})"
+        sql = f"{sql.rstrip()}\n{_ORDER_OF_REMEDIES}"
+    for line in (comment.replace("\n", " ") for comment in (*shared, *comments)):
         if line.startswith(_QUESTION):
             question = line.removeprefix(_QUESTION)
         elif line.startswith("-- since: "):
@@ -386,17 +393,41 @@ def matching(word: str) -> list[Query]:
     return [each for each in queries().values() if wanted in f"{each.name} {each.question}".lower()]
 
 
+def _unless(comments: Iterable[str]) -> str:
+    """The condition on the table `setting` by which a remedy's header excludes traces: `-- unless:
+    CONDITION`, or another framework than those of `-- frameworks: NAME, NAME`; empty: none."""
+    conditions = []
+    for line in (comment.replace("\n", " ") for comment in comments):
+        if line.startswith(_UNLESS):
+            conditions.append(line.removeprefix(_UNLESS))
+        elif line.startswith(_FRAMEWORKS):
+            known = ", ".join(f"'{each}'" for each in line.removeprefix(_FRAMEWORKS).split(", "))
+            conditions.append(f"name = 'framework' AND value NOT IN ({known})")
+    return " OR ".join(conditions)
+
+
+class Condition(Struct, frozen=True):
+    """Whether a query may have rows."""
+
+    when: tuple[str, ...]
+    """SQL on the table slice_label: each has to hold for some name."""
+    unless: str
+    """SQL on the table setting: it must not hold for each trace; empty: none."""
+
+
 @cache
-def conditions() -> dict[str, str]:
-    """The conditions `-- when: ...` of queries, by query name: SQL on the table slice_label. The
-    query has rows only if the condition, or each of its parts separated by semicolons, holds for
-    some name."""
-    return {
-        name: comment.removeprefix(_WHEN).replace("\n", " ")
-        for name, topic in _topics().items()
-        for comment in header(_text(name, topic))
-        if comment.startswith(_WHEN)
-    }
+def conditions() -> dict[str, Condition]:
+    """The conditions in the headers of queries, by query name: `-- when: ...`, with semicolons
+    between several, and the settings that exclude a remedy."""
+    found = {}
+    for name, topic in _topics().items():
+        comments = header(_text(name, topic))
+        when = next((each for each in comments if each.startswith(_WHEN)), "")
+        parts = tuple(when.removeprefix(_WHEN).replace("\n", " ").split("; ")) if when else ()
+        unless = _unless(comments) if topic == "remedies" else ""
+        if parts or unless:
+            found[name] = Condition(parts, unless)
+    return found
 
 
 @cache

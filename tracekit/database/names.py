@@ -34,6 +34,8 @@ _FUNCTIONS = {
     "work_kind": ("work", "NULL"),
     "compiled_part": ("compiled", "NULL"),
     "expert_part": ("expert", "NULL"),
+    "number_format": ("format", "NULL"),
+    "attention_backend": ("backend", "NULL"),
     "collective_type": ("collective", "NULL"),
     "device_lane": ("lane", "NULL"),
     "traits_of": ("trait", ""),
@@ -42,7 +44,7 @@ _CALL = re.compile(rf"({'|'.join(_FUNCTIONS)})\((?:('?\w+'?), )?(\w+)\)")
 # What the patterns of a kind match.
 _OF_CATEGORY = "concat(lower({}), '/', {})"
 # Facets for names of one kind only, so that the kind needs no test.
-_OF_ONE_KIND = {"call", "class", "work", "expert", "collective", "lane"}
+_OF_ONE_KIND = {"call", "class", "work", "expert", "format", "backend", "collective", "lane"}
 
 
 class Spelling(NamedTuple):

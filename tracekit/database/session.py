@@ -248,22 +248,32 @@ class Session:
             self._possible[judged] = possible
         return name in self._possible[judged]
 
-    def _holding(self, conditions: Mapping[str, str]) -> set[str]:
-        """The names of the conditions that hold."""
-        parts = {each: condition.split("; ") for each, condition in conditions.items()}
-        asked = dict.fromkeys(part for each in parts.values() for part in each)
+    def _holding(self, conditions: Mapping[str, catalog.Condition]) -> set[str]:
+        """The names of the queries whose conditions hold."""
+        when = dict.fromkeys(part for each in conditions.values() for part in each.when)
+        unless = dict.fromkeys(each.unless for each in conditions.values() if each.unless)
         # A subquery is a SELECT of its own: DuckDB would join many of them to each label.
-        alone = [part for part in asked if part.startswith("(SELECT ")]
-        of_labels = [part for part in asked if part not in alone]
-        selects = [f"SELECT {place}, [{part}]" for place, part in enumerate(alone, 1)]
+        alone = [part for part in when if part.startswith("(SELECT ")]
+        of_labels = [part for part in when if part not in alone]
+        selects = [f"SELECT {place}, [{part}]" for place, part in enumerate(alone, 2)]
         if of_labels:
             tests = ", ".join(f"bool_or({part})" for part in of_labels)
             selects.append(f"SELECT 0, [{tests}] FROM slice_label")
+        if unless:
+            tests = ", ".join(
+                f"bool_or({part}) IS TRUE AS e{place}" for place, part in enumerate(unless)
+            )
+            kept = ", ".join(f"NOT bool_and(e{place})" for place in range(len(unless)))
+            selects.append(catalog.render_template("read_excluded", tests=tests, kept=kept))
         sql = self._with_thresholds(" UNION ALL ".join(selects))
-        rows = sorted(self.fetch(sql)[1])
-        holds = [one for _, some in rows for one in some]
-        true = {part for part, is_true in zip(of_labels + alone, holds, strict=True) if is_true}
-        return {each for each, needed in parts.items() if true.issuperset(needed)}
+        asked = (*of_labels, *unless, *alone)
+        holds = (one for _, some in sorted(self.fetch(sql)[1]) for one in some)
+        true = {part for part, is_true in zip(asked, holds, strict=True) if is_true}
+        return {
+            each
+            for each, needed in conditions.items()
+            if true.issuperset(needed.when) and (not needed.unless or needed.unless in true)
+        }
 
     def memoized(self, key: Any, make: Callable[[], T]) -> T:
         """The result of `make`; within `asking(together=True)`, cached by key."""

@@ -84,7 +84,7 @@ class Reader(Struct, frozen=True):
         """A trace's members, with the names of its profiler and of the plugin that read it."""
         profiler = members.get("profiler")
         about = profiler if self.plugin is None and isinstance(profiler, dict) else {}
-        about = about | {"name": self.module.NAME}
+        about = {"name": self.module.NAME} | about
         if self.plugin is not None:
             about["plugin"] = self.plugin.of_version
         return members | {"profiler": about}

@@ -70,6 +70,10 @@ _STREAM = re.compile(r"Stream #(\d+)|XLA Ops$")
 _CALL = re.compile(r"(cuda|hip)[A-Z]|cu[A-Z]")
 _PYTHON = re.compile(r"\$(.+):(\d+) (.+)", re.DOTALL)
 _COPY = re.compile(r"Memcpy([HDP])2([HDP])")
+# Events of TensorFlow's own runtime, which uses the same profiler.
+_TENSORFLOW = re.compile(
+    r"(ExecutorState::Process|EagerKernelExecute|EagerLocalExecute|FunctionRun|SessionRun)\b"
+)
 _BASE, _LOST = "profile_start_time", "picoseconds_lost"
 
 
@@ -114,6 +118,8 @@ class _Plane:
             about = found.value
             full, stats = text(about.name), self._values(about.stats)
             self._known[found.key] = text(about.display_name) or full, full, stats
+            if _TENSORFLOW.match(full):
+                members["profiler"]["name"] = "tensorflow"
             self._keep(len(entry), 3 + len(stats))
 
     def _decoded(self, message: str, data: bytes) -> Any:
