@@ -6,7 +6,7 @@ Replays and rules are imported on use: stored verdicts do not need them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -48,16 +48,21 @@ class Examination(Struct, frozen=True):
 
 
 def examine_all(
-    database: Session, trace_ids: Sequence[int] | None = None, window: str | None = None
+    database: Session,
+    trace_ids: Sequence[int] | None = None,
+    window: str | None = None,
+    on_replay: Callable[[Replay], object] | None = None,
 ) -> list[Analysis]:
-    """The analyses of these traces, or of all traces in the database.
+    """The analyses of these traces, or of all traces in the database. `on_replay` is called with
+    the replay of each.
 
     Raises:
         TracekitError: when the database has no such trace, or a trace has no such window.
     """
     chosen = database.trace_ids() if trace_ids is None else [*map(database.only, trace_ids)]
     with database.sharing():
-        return [examine(database, each, window).analysis for each in chosen]
+        examined = (examine(database, each, window, on_replay=on_replay) for each in chosen)
+        return [each.analysis for each in examined]
 
 
 def examine(
@@ -67,6 +72,7 @@ def examine(
     *,
     combine: bool = False,
     keep_replays: bool = False,
+    on_replay: Callable[[Replay], object] | None = None,
 ) -> Examination:
     """The analysis of one trace, and possible changes.
 
@@ -77,13 +83,14 @@ def examine(
             thread.
         combine: whether the list of changes has the best combination.
         keep_replays: whether the result holds the replays; their graph is large.
+        on_replay: is called with the trace's replay, if it can be replayed.
 
     Raises:
         TracekitError: the trace has no such window, or its events cannot be read.
     """
     database.require_events(trace_id)
     with stage(f"judging trace {trace_id}"):
-        return _Examiner(database, trace_id).examine(window, combine, keep_replays)
+        return _Examiner(database, trace_id, on_replay).examine(window, combine, keep_replays)
 
 
 def replayed(database: Session, analysis: Analysis) -> tuple[Replay | None, WindowId]:
@@ -112,7 +119,13 @@ def replayed(database: Session, analysis: Analysis) -> tuple[Replay | None, Wind
 class _Examiner:
     """Examines one trace; frees the replays as soon as possible."""
 
-    def __init__(self, database: Session, trace_id: int) -> None:
+    def __init__(
+        self,
+        database: Session,
+        trace_id: int,
+        on_replay: Callable[[Replay], object] | None = None,
+    ) -> None:
+        self.on_replay = on_replay
         self.database, self.trace_id, self.thresholds = database, trace_id, database.thresholds
         overview = database.ask("overview", trace=trace_id)[0]
         self.trace: Trace = collect.trace_of(database, trace_id, overview)
@@ -134,6 +147,8 @@ class _Examiner:
         ranges = self._ranges(window)
         replayed = self._replayed(ranges and ranges[0])
         replay = replayed.replay if replayed else None
+        if replay is not None and self.on_replay is not None:
+            self.on_replay(replay)
         main, window_id = self.accounts.chosen(window, replay, ranges and ranges[1])
         # Host-only replays price changes; the verdict on a host is by time.
         of_device = replayed if self.accounts.first.gpu else None

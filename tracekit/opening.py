@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import duckdb
 
-from tracekit.database.catalog import Query, Value
+from tracekit.database.catalog import VERDICTS, Query, Value
 from tracekit.database.connection import connect_reading, fetched_database, is_database
 from tracekit.database.sandbox import SPILL_MB, Config
 from tracekit.database.session import Session
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 _OUTSIDE_QUERIES_MB = 200
 _MOST_NOTED = 5
 # Patterns for SQL that names the verdicts' tables, and for questions that read them.
-_OF_VERDICTS = re.compile(r"\b(verdict|evidence|one_off|advice)\b", re.IGNORECASE)
-_ASKS_VERDICTS = re.compile(r"(?:FROM|JOIN) (verdict|evidence|one_off|advice)\b")
+_NAMES = "|".join(VERDICTS)
+_OF_VERDICTS = re.compile(rf"\b({_NAMES})\b", re.IGNORECASE)
+_ASKS_VERDICTS = re.compile(rf"(?:FROM|JOIN) ({_NAMES})\b")
 
 
 def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Path]:
@@ -230,10 +231,12 @@ class StoredSession(Session):
 
 def _judged(database: Session) -> Iterator[Rows]:
     """The verdicts on all traces of a database, as rows."""
-    from tracekit.verdict.rows import rows_of
+    from tracekit.verdict.rows import WaitRows, rows_of
     from tracekit.verdicts import verdicts
 
-    yield from map(rows_of, verdicts(database))
+    waits = WaitRows()
+    for analysis in verdicts(database, on_replay=waits):
+        yield rows_of(analysis, waits=waits.get(analysis.trace.trace_id))
 
 
 def _judged_through(

@@ -313,8 +313,9 @@ def load(
 
     A bad trace ends the load, unless `on_bad` is given: it is called with the error, and the other
     traces are loaded. With `verdicts`, each trace is judged and the tables verdict, evidence,
-    one_off and advice are filled. By default this happens for a file; in memory, when SQL first
-    reads them. Only one load writes a file at a time: a second one calls `on_wait` and waits.
+    one_off, advice and host_wait are filled. By default this happens for a file; in memory, when
+    SQL first reads them. Only one load writes a file at a time: a second one calls `on_wait` and
+    waits.
 
     Raises:
         TracekitError: when a trace cannot be read (with `on_bad`, when none of them can), or the

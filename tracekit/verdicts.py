@@ -5,17 +5,27 @@ The rules are imported on use: stored verdicts do not need them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from tracekit.database.session import Session
 from tracekit.errors import explained
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, RunVerdict
 
+if TYPE_CHECKING:
+    from tracekit.replay.replay import Replay
+
 
 def verdicts(
-    database: Session, trace: int | None = None, window: str | None = None
+    database: Session,
+    trace: int | None = None,
+    window: str | None = None,
+    on_replay: Callable[[Replay], object] | None = None,
 ) -> list[Analysis]:
     """The analyses of all traces, or of one trace_id. Stored ones are used, unless a window or
-    the session's thresholds ask for others, or other rules judged them (`rows.rules`).
+    the session's thresholds ask for others, or other rules judged them (`rows.rules`). `on_replay`
+    is called with the replay of each other trace.
 
     Raises:
         TracekitError: when there is no such trace or window, or a stored verdict cannot be read.
@@ -26,7 +36,7 @@ def verdicts(
         from tracekit.examine import examine_all
 
         with database.with_all_ranks() as whole:
-            examined = examine_all(whole, others, window)
+            examined = examine_all(whole, others, window, on_replay)
         stored |= zip(others, examined, strict=True)
     return [stored[each] for each in chosen]
 

@@ -119,7 +119,7 @@ CREATE TABLE IF NOT EXISTS hardware (
 );
 
 -- The verdict on a window of a trace, as `tracekit analyze` gives it. Loading into a file writes this table
--- and the next three, unless it is told not to judge.
+-- and the next four, unless it is told not to judge.
 CREATE TABLE IF NOT EXISTS verdict (
     trace_id    INTEGER NOT NULL,
     kind        VARCHAR NOT NULL,   -- of the window: gpu_active, host_active, step or trace
@@ -168,6 +168,24 @@ CREATE TABLE IF NOT EXISTS one_off (
     pid        BIGINT,
     tid        BIGINT,
     calls      VARCHAR             -- of a step, range or start: the names in which its cause takes most time
+);
+
+-- A stretch in which a thread of the host waits, and for what. tracekit/replay/graph/waits.py infers them, and
+-- docs/explanation/replay.md says how sure each is.
+CREATE TABLE IF NOT EXISTS host_wait (
+    trace_id    INTEGER NOT NULL,
+    event_id    BIGINT,             -- the call, or the innermost slice; NULL: none was recorded
+    pid         BIGINT NOT NULL,
+    tid         BIGINT NOT NULL,
+    start_ns    BIGINT NOT NULL,
+    end_ns      BIGINT NOT NULL,    -- the thread works again, though a call may take longer
+    waits_for   VARCHAR NOT NULL,   -- device op, loader, other thread, lock or timer, other rank or unknown
+    awaited_id  BIGINT,             -- the GPU op; NULL: none, or it was not recorded
+    released_ns BIGINT,             -- when the op had ended (for a full queue: begun), or the other was done;
+                                    -- NULL: the trace does not tell
+    known_from  VARCHAR NOT NULL    -- named call, times, blocking copy, full queue, held launch, lost graph, long
+                                    -- fetch, handover, thread wait, remote call, unrecorded, silence, polling
+                                    -- or message
 );
 
 -- A change to the program, and what it would save alone.

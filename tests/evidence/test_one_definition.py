@@ -17,8 +17,8 @@ from tests.kit.traces import gpu_op, launch, step
 from tracekit.causes import OF_HOST, cause_of
 from tracekit.compare.diff import fails
 from tracekit.errors import TracekitError
+from tracekit.replay.graph.calls import waits_in_calls
 from tracekit.replay.graph.recording import recording_of
-from tracekit.replay.graph.waits import waits_of
 from tracekit.replay.replay import Replay
 from tracekit.replay.whatif import what_if
 from tracekit.reporters import console
@@ -237,7 +237,7 @@ def test_queries_and_replay_find_the_same_depth_and_the_same_queues_full(room, t
         assert recorded.streams.depth().max() == deepest
         is_full = room >= limits.queue_depth
         assert (summary["at_limit"] > 0, summary["full_ns"] > 0) == (is_full, is_full)
-        assert (len(waits_of(recorded, recorded.submitted).start) > 0) == is_full
+        assert (len(waits_in_calls(recorded, recorded.submitted).start) > 0) == is_full
     if is_full:
         # While the queue fills, a kernel of 21 us starts for every ten calls of 2 us. After that,
         # a call takes as long as a kernel.
@@ -254,7 +254,7 @@ def test_a_queue_that_grows_deep_and_holds_no_call_up_is_full_to_nobody(tmp_path
         (summary,) = run.ask("queue_summary")
         assert (summary["at_limit"], summary["full_ns"]) == (0, 0)
         recorded = recording_of(run, 1)
-        assert not len(waits_of(recorded, recorded.submitted).start)
+        assert not len(waits_in_calls(recorded, recorded.submitted).start)
 
 
 def test_no_query_counts_a_launch_before_its_clock_as_queued(made):

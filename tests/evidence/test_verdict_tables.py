@@ -11,11 +11,11 @@ from msgspec.structs import replace
 import tracekit
 from tests.conftest import trace_file, trace_names
 from tests.kit import traces
+from tracekit.database.catalog import VERDICTS
 from tracekit.examine import examine_all
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.rows import read, rows_of, rules
 
-TABLES = ("verdict", "evidence", "one_off", "advice")
 OVERHEAD = "simulated-overhead-bound.json.gz"
 # One launch.
 ONE = traces.launched([], 0, 10, 20, 1)
@@ -40,7 +40,7 @@ def test_the_tables_say_what_the_json_says(name, tmp_path):
     path = trace_file(name)
     with tracekit.load(path, tmp_path / "t.duckdb") as database:
         told = json.loads(json.dumps(examine_all(database)[0].as_dict(), default=str))
-        found = {table: rows(database, table) for table in TABLES}
+        found = {table: rows(database, table) for table in VERDICTS}
         again = database.verdict().as_dict()
     verdict, window = told["verdict"], told["verdict"]["window"]
     (main,) = [each for each in found["verdict"] if each["is_main"]]
@@ -105,7 +105,7 @@ def test_an_added_trace_is_judged_with_the_others_unless_a_load_leaves_verdicts_
     two = traces.write(tmp_path / "b.json", traces.launched([], 0, 10, 900, 1))
     assert run("load", "a.json", "-o", "t.duckdb", "--no-verdict").returncode == 0
     with tracekit.open_database(tmp_path / "t.duckdb") as database:
-        assert not any(rows(database, table) for table in TABLES)
+        assert not any(rows(database, table) for table in VERDICTS)
     with tracekit.load(two, tmp_path / "t.duckdb", append=True) as database:
         found = database.fetch("SELECT trace_id FROM verdict WHERE is_main ORDER BY ALL")[1]
         assert found == [(1,), (2,)]

@@ -16,12 +16,13 @@ import tracekit
 from tests.kit import traces
 from tests.kit.processes import ran
 from tests.kit.sampling import sample
+from tracekit.database.catalog import VERDICTS
 from tracekit.ingest import writer as ingest
 
 EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1)]
 # Tables that do not follow from the traces in the database.
 NOT_OF_TRACES = {
-    "tracekit", "loading", "hardware", "verdict", "evidence", "one_off", "advice",
+    "tracekit", "loading", "hardware", *VERDICTS,
 }  # fmt: skip
 
 

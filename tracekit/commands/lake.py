@@ -45,7 +45,7 @@ _WORKERS = (
 )
 @option(
     "--no-verdict",
-    "Skip verdicts: leave the tables verdict, evidence, one_off and advice empty.",
+    "Skip verdicts: leave the tables verdict, evidence, one_off, advice and host_wait empty.",
     is_flag=True,
 )
 @options.resource_options

@@ -27,6 +27,9 @@ VOCABULARY = (
     "collectives", "cpu", "runs", "units", "hta",
 )  # fmt: skip
 
+# The tables that judging fills.
+VERDICTS = ("verdict", "evidence", "one_off", "advice", "host_wait")
+
 # The folders of queries with their subjects, in listing order.
 TOPICS = {
     "trace": "Contents of the trace, and reasons to doubt its numbers",

@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 # Returns the verdicts on a database's traces, as rows by table; may ask for more memory.
 Judge = Callable[
     [duckdb.DuckDBPyConnection, Callable[[], bool]],
-    Iterable[Mapping[str, Sequence[Mapping[str, Any]]]],
+    Iterable[Mapping[str, Sequence[Mapping[str, Any]] | Mapping[str, Any]]],
 ]
 # Rows in one JSON text.
 _ROWS_OF_JSON = 10_000
-_OF_VERDICTS = ("verdict", "evidence", "one_off", "advice")
 # The columns with numbers that are unique over all traces, by table.
 _NUMBERED = {
     "host_thread": ("thread",),
@@ -98,7 +97,7 @@ class Derivation:
         """Writes the verdicts that `judge` returns, and marks the database as complete."""
         self._connection.execute("SET preserve_insertion_order = true")
         # New traces may change the verdicts on the old ones.
-        for table in _OF_VERDICTS:
+        for table in catalog.VERDICTS:
             self._connection.execute(f"DELETE FROM {table}")
         if judge is not None:
             for rows in judge(self._connection, self._more_memory):
@@ -116,10 +115,16 @@ class Derivation:
 
 
 def record_verdicts(
-    connection: duckdb.DuckDBPyConnection, rows: Mapping[str, Sequence[Mapping[str, Any]]]
+    connection: duckdb.DuckDBPyConnection,
+    rows: Mapping[str, Sequence[Mapping[str, Any]] | Mapping[str, Any]],
 ) -> None:
-    """Writes verdicts: rows by table (tracekit/verdict/rows.py)."""
+    """Writes verdicts: rows or columns by table (tracekit/verdict/rows.py)."""
     for table, added in rows.items():
+        if isinstance(added, Mapping):
+            connection.register("_columns", added)
+            connection.execute(f"INSERT INTO {table} BY NAME FROM _columns")
+            connection.unregister("_columns")
+            continue
         columns = columns_of(connection, table)
         for start in range(0, len(added), _ROWS_OF_JSON):
             connection.execute(

@@ -23,14 +23,12 @@ _STILL = {
     "(SELECT any_value(trace_id) FROM jobs GROUP BY job HAVING count(*) = 1))"
 }
 _PREFIX = "answer_"
-# Tables of verdicts, which have separate groups.
-VERDICTS = ("verdict", "evidence", "one_off", "advice")
 # The first columns of each table in a lake.
 KEYS = ("run", "rank", "trace_id")
 # Tables that every group has, even without rows.
 NEEDED = frozenset({"trace", FIGURES, *(f"{_PREFIX}{name}" for name in ANSWERS)})
 # Tables that are read from ranks written by another version, if their columns match.
-SMALL = NEEDED | {"trace_span", "device", "windows", "window_partition", *VERDICTS}
+SMALL = NEEDED | {"trace_span", "device", "windows", "window_partition", *catalog.VERDICTS}
 SMALL |= {"window_timeline_parts", "steps", "collective"}
 
 

@@ -31,11 +31,11 @@ from tracekit.lake.layout import MANIFESTS, NUMBERS, TABLES, Group, Rank, Select
 from tracekit.lake.reading import open_parts, require_lake, selected_parts
 from tracekit.lake.runs import LakeRun, change_run, read_run, read_runs
 from tracekit.lake.storage import FOLDERS, HIDDEN, WORK_PREFIX, Storage
-from tracekit.lake.tables import SMALL, VERDICTS
+from tracekit.lake.tables import SMALL
 from tracekit.lake.workers import Workers
 from tracekit.lake.writing import batches, remove_files, write_group, write_rows
 from tracekit.records import Record
-from tracekit.verdict.rows import rows_of
+from tracekit.verdict.rows import WaitRows, rows_of
 
 # When ranks are added, compact runs with more groups than this.
 MOST_GROUPS = 16
@@ -100,7 +100,9 @@ def _verdicts(root: str, resources: Resources, task: tuple[str, frozenset[str]])
     with open_parts(run, resources) as lake, lake.sharing():
         ranks: dict[int, Rank] = {rank.trace_id: rank for rank in lake.ranks if rank.name in names}
         context = lake.parts[0].context
-        rows = [rows_of(each, context) for each in examine_all(lake, list(ranks))]
+        waits = WaitRows()
+        analyses = examine_all(lake, list(ranks), on_replay=waits)
+        rows = [rows_of(each, context, waits.get(each.trace.trace_id)) for each in analyses]
     with (
         work_folder(resources.folder, WORK_PREFIX) as folder,
         closing(connect(":memory:", resources.settings(folder), root)) as made,
@@ -108,7 +110,7 @@ def _verdicts(root: str, resources: Resources, task: tuple[str, frozenset[str]])
         stored.create_tables(made)
         for row in rows:
             record_verdicts(made, row)
-        return write_group(made, ranks, VERDICTS, Storage(root), folder, context)
+        return write_group(made, ranks, catalog.VERDICTS, Storage(root), folder, context)
 
 
 # -- compaction

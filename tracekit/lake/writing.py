@@ -25,7 +25,7 @@ from tracekit.lake import layout
 from tracekit.lake.layout import Group, Rank, Source
 from tracekit.lake.runs import new_token
 from tracekit.lake.storage import WORK_PREFIX, Storage
-from tracekit.lake.tables import KEYS, NEEDED, VERDICTS, not_stored, stored_tables, summaries
+from tracekit.lake.tables import KEYS, NEEDED, not_stored, stored_tables, summaries
 from tracekit.trace.beside import rank_in_name
 from tracekit.trace.other.formats import open_traces
 from tracekit.trace.paths import stem
@@ -262,7 +262,7 @@ def _to_write(
     vocabulary.add("\n".join([alone, *summaries().values()]))
     connection.execute(alone)
     filled = connection.execute(_FILLED).fetchall()
-    tables = [name for (name,) in filled if name not in (*VERDICTS, *not_stored())]
+    tables = [name for (name,) in filled if name not in (*catalog.VERDICTS, *not_stored())]
     return [*tables, *summaries()]
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tracekit.causes import CAUSES
 from tracekit.database.session import Session
@@ -37,7 +38,7 @@ class Replay:
         self.database = database
         self.trace_id = trace_id
         self.thresholds = database.thresholds
-        self.graph = database.memoized(
+        self.graph, self.waits = database.memoized(
             ("graph", trace_id, self.thresholds), lambda: build(database, trace_id)
         )
         self.steps: MarkedWindows = steps_of(database, trace_id, self.graph)
@@ -50,6 +51,12 @@ class Replay:
         self.watched: Ints = np.concatenate([window.instants for window in self.windows.values()])
         """The host instants that windows need."""
         self.remedies = Remedies(database, trace_id)
+
+    @property
+    def host_waits(self) -> dict[str, NDArray[Any]]:
+        """The columns of the table `host_wait`."""
+        columns = self.waits.rows(self.graph.host, self.graph.device)
+        return columns | {"trace_id": np.full(len(columns["pid"]), self.trace_id)}
 
     @cached_property
     def simulator(self) -> Simulator:

@@ -1,4 +1,4 @@
-"""A verdict as rows of the tables verdict, evidence, one_off and advice
+"""A verdict as rows of the tables verdict, evidence, one_off, advice and host_wait
 (queries/schema/tables.sql)."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
@@ -17,7 +17,11 @@ from tracekit.evidence.model import Period, Window
 from tracekit.records import parsed, record
 from tracekit.verdict.model import Analysis
 
-Rows = dict[str, list[dict[str, Any]]]
+if TYPE_CHECKING:
+    from tracekit.replay.replay import Replay
+
+# By table: rows, or columns.
+Rows = dict[str, list[dict[str, Any]] | dict[str, Any]]
 # For each part of an analysis: the subject of its numbers, and the question that defines them.
 _DEFINED = {
     "gpu": ("window", "partition"),
@@ -64,9 +68,16 @@ def judged_by(context: str = "") -> str:
     return f"{rules()}-{context}" if context else rules()
 
 
-def rows_of(analysis: Analysis, context: str = "") -> Rows:
+class WaitRows(dict[int, dict[str, Any]]):
+    """The columns of the table host_wait by trace_id, for the replays that it is called with."""
+
+    def __call__(self, replay: Replay) -> None:
+        self[replay.trace_id] = replay.host_waits
+
+
+def rows_of(analysis: Analysis, context: str = "", waits: dict[str, Any] | None = None) -> Rows:
     """The rows by table. The main verdict's `analysis` is the object that `analyze --json`
-    prints."""
+    prints; `waits` are the columns of the table host_wait."""
     trace_id = analysis.trace.trace_id
     advice = []
     for number, fix in enumerate(analysis.advice, 1):
@@ -75,13 +86,16 @@ def rows_of(analysis: Analysis, context: str = "") -> Rows:
         # The title names the plugin.
         del row["needs"], row["doubts"], row["places"], row["plugin"]
         advice.append({"number": number, "place": place} | row)
-    tables: Rows = {
+    tables = {
         "verdict": [row | {"judged_by": judged_by(context)} for row in _verdicts(analysis)],
         "evidence": list(_evidence(analysis)),
         "one_off": [to_builtins(one_off) for one_off in analysis.one_offs],
         "advice": advice,
     }
-    return {table: [{"trace_id": trace_id} | row for row in rows] for table, rows in tables.items()}
+    rows: Rows = {
+        table: [{"trace_id": trace_id} | row for row in listed] for table, listed in tables.items()
+    }
+    return rows if waits is None else rows | {"host_wait": waits}
 
 
 def _verdicts(analysis: Analysis) -> Iterator[dict[str, Any]]:

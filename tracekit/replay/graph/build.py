@@ -10,23 +10,25 @@ from tracekit.causes import CAUSES
 from tracekit.database.session import Session
 from tracekit.replay.graph import EdgeKind, Edges, Graph
 from tracekit.replay.graph.arrays import NEVER, Ints, compact_ids
+from tracekit.replay.graph.calls import waits_in_calls
 from tracekit.replay.graph.host import Host
 from tracekit.replay.graph.recording import Recording, recording_of
+from tracekit.replay.graph.silences import waits_in_silence
 from tracekit.replay.graph.stream_waits import stream_waits
-from tracekit.replay.graph.waits import waits_of
+from tracekit.replay.graph.waits import Waits
 
 
-def build(database: Session, trace_id: int) -> Graph:
-    """The graph of a trace.
+def build(database: Session, trace_id: int) -> tuple[Graph, Waits]:
+    """The graph of a trace, and the waits of its threads.
 
     Raises:
         TracekitError: when no event has a time, or the trace's times do not fit into 64 bits.
     """
     builder = _Builder(recording_of(database, trace_id))
-    graph, edges = builder.graph, builder.edges()
+    graph, waits, edges = builder.graph, builder.waits, builder.edges()
     # Frees the memory that only the search for edges needed.
     del builder
-    return _finished(graph, edges)
+    return _finished(graph, edges), waits
 
 
 def _finished(graph: Graph, edges: Edges) -> Graph:
@@ -86,7 +88,8 @@ class _Builder:
         self.stream_waits = stream_waits(recorded)
         self.submitted = recorded.submitted_beside(*self.stream_waits)
         self.limited_by = self._limited_by()
-        self.waits = waits_of(recorded, self.submitted)
+        in_calls = waits_in_calls(recorded, self.submitted)
+        self.waits = Waits.concatenate([in_calls, waits_in_silence(recorded)])
         # Waits that end at the same instant share a join.
         joins, self.join = np.unique(self.waits.end, return_inverse=True)
         host = recorded.host.blocking(self.waits.start, self.waits.end)

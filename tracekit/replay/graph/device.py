@@ -49,6 +49,16 @@ class Device(Struct, frozen=True, dict=True):
     def end(self) -> Ints:
         return self.start + self.ns
 
+    def ended(self, op: Ints) -> Ints:
+        """When ops end; -1 for op -1 (none)."""
+        ends: Ints = np.append(self.end, -1)[op]
+        return ends
+
+    def began(self, op: Ints) -> Ints:
+        """When ops start; `NEVER` for op -1 (none)."""
+        starts: Ints = np.append(self.start, NEVER)[op]
+        return starts
+
     @property
     def linked(self) -> Flags:
         return self.thread >= 0
