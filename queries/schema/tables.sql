@@ -170,8 +170,8 @@ CREATE TABLE IF NOT EXISTS one_off (
     calls      VARCHAR             -- of a step, range or start: the names in which its cause takes most time
 );
 
--- A stretch in which a thread of the host waits, and for what. tracekit/replay/graph/waits.py infers them, and
--- docs/explanation/replay.md says how sure each is.
+-- A stretch in which a thread of the host waits, and for what. The replay's graph infers them
+-- (tracekit/replay/graph/waits.py); docs/explanation/replay.md says how sure each is.
 CREATE TABLE IF NOT EXISTS host_wait (
     trace_id    INTEGER NOT NULL,
     event_id    BIGINT,             -- the call, or the innermost slice; NULL: none was recorded
@@ -183,9 +183,9 @@ CREATE TABLE IF NOT EXISTS host_wait (
     awaited_id  BIGINT,             -- the GPU op; NULL: none, or it was not recorded
     released_ns BIGINT,             -- when the op had ended (for a full queue: begun), or the other was done;
                                     -- NULL: the trace does not tell
-    known_from  VARCHAR NOT NULL    -- named call, times, blocking copy, full queue, held launch, lost graph, long
-                                    -- fetch, handover, thread wait, remote call, unrecorded, silence, polling
-                                    -- or message
+    known_from  VARCHAR NOT NULL    -- named call, times, blocking copy, full queue, held launch, lost graph,
+                                    -- long fetch, handover, thread wait, remote call, unrecorded, silence,
+                                    -- polling or message
 );
 
 -- A change to the program, and what it would save alone.

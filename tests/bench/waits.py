@@ -5,9 +5,9 @@ traces have, and how many of the calls return at most 30 us after the op that th
 """
 
 import polars
-from tests.conftest import SHARED_TRACES
 
 import tracekit
+from tests.conftest import SHARED_TRACES
 from tracekit.errors import TracekitError
 
 SQL = """
