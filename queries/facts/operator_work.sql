@@ -1,5 +1,5 @@
 -- fact: An operator with its work.
--- needs: matrix_work, convolution_work, attention_work, tensor_work, triton_work
+-- needs: matrix_work, convolution_work, attention_work, tensor_work, moved_work, triton_work
 -- of: operator_call, operator_input
 -- FLOPs (a multiply-add is two) and bytes that must be read and written at least once, from the shapes and
 -- types of the inputs.
