@@ -5,7 +5,7 @@
 CREATE TABLE setting (
     trace_id INTEGER,
     name     VARCHAR, -- framework, engine, mode, compiler, cuda graphs, products, attention, optimizer,
-                      -- loader, parallelism or recorded
+                      -- loader, allocator, parallelism or recorded
     value    VARCHAR, -- what it is
     share    DOUBLE,  -- how much of the run it is; NULL: no matter of degree
     whole    VARCHAR, -- what the share is of: GPU ops, or the time of products or attention; NULL: no share
@@ -38,3 +38,15 @@ UNION ALL
 SELECT trace_id, 'recorded', 'shapes', NULL, NULL, min(event_id) FROM event_row
 WHERE label_id IN (SELECT label_id FROM slice_label WHERE kind = 'cpu_op') AND contains(args, '"Input Dims"')
 GROUP BY trace_id
+UNION ALL
+-- Without the caching allocator, nearly each launch has a tensor that is allocated and freed for it.
+SELECT trace_id, 'allocator', 'no cache', NULL, NULL, min(first_id) FILTER (allocates)
+FROM (SELECT *, call = 'allocate' AND has(traits, 'device_memory') AS allocates,
+          call IN ('free', 'free_waiting') AND has(traits, 'device_memory') AS frees
+    FROM slice_label WHERE call IS NOT NULL)
+JOIN label USING (label_id)
+GROUP BY trace_id
+HAVING sum_where(event_count, allocates) >= thresholds().uncached_allocations
+        * sum_where(event_count, activity = 'launch')
+    AND sum_where(event_count, frees) >= thresholds().uncached_frees * sum_where(event_count, allocates)
+    AND min(first_id) FILTER (allocates) IS NOT NULL

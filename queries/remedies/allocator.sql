@@ -29,7 +29,7 @@
 -- launched before the recording, the start was before it, too.
 -- Where none is freed, the cache grows only until it holds what the loop needs. Early calls that take far
 -- longer than usual start the device, if later ones do not take as long. A call that frees outside all
--- operators empties the cache; where calls are about as frequent as launches, there is no cache.
+-- operators empties the cache.
 WITH named AS (
     SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, call <> 'allocate' AS frees,
            dur_ns >= thresholds().one_off_ratio * median(dur_ns) OVER (PARTITION BY trace_id, name) AS is_far
@@ -41,8 +41,7 @@ launched AS (
     FROM gpu_ops SEMI JOIN named USING (trace_id, pid, tid)
 ),
 early AS (
-    SELECT trace_id, pid, tid, quantile_disc(at_ns, thresholds().one_off_early_share) AS until_ns,
-           count(*) AS launches
+    SELECT trace_id, pid, tid, quantile_disc(at_ns, thresholds().one_off_early_share) AS until_ns
     FROM launched GROUP BY ALL
 ),
 uncaptured AS (
@@ -84,14 +83,10 @@ emptied AS (
     SELECT trace_id, nullif(arg_max(coalesce(place, ''), ns), '') AS place
     FROM (SELECT trace_id, place, sum(dur_ns) AS ns FROM call WHERE frees AND cpu_op IS NULL GROUP BY ALL)
     GROUP BY trace_id
-),
-uncached AS (
-    SELECT trace_id FROM early
-    JOIN (SELECT trace_id, count(*) AS calls FROM call GROUP BY ALL) USING (trace_id)
-    GROUP BY trace_id HAVING any_value(calls) >= thresholds().captured_majority * sum(launches)
 )
 SELECT c.trace_id, e.place,
-       CASE WHEN c.trace_id IN (FROM uncached) THEN 'nothing is cached: see PYTORCH_NO_CUDA_MEMORY_CACHING'
+       CASE WHEN c.trace_id IN (SELECT trace_id FROM setting WHERE name = 'allocator')
+               THEN 'nothing is cached: see PYTORCH_NO_CUDA_MEMORY_CACHING'
            WHEN c.trace_id NOT IN (SELECT trace_id FROM cpu_ops) THEN 'blocks are freed and allocated again'
            WHEN e.trace_id IS NULL THEN 'memory ran out, blocks are freed to allocate others'
            ELSE 'the cache is emptied' END AS detail,

@@ -107,3 +107,5 @@ library AS (
 tuned AS (FROM generated UNION ALL BY NAME FROM detailed('library'))
 SELECT trace_id, place, detail, target, event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, factor
 FROM tuned WHERE (trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM decoded_ops)
+    AND (trace_id, event_id) NOT IN (
+        SELECT (trace_id, event_id) FROM uneven_product WHERE excess_ns > usual_ns)

@@ -42,10 +42,14 @@ kernel AS (
     SELECT k.trace_id, k.event_id AS gpu_op_id, k.launch_id AS event_id, k.start_ns, k.dur_ns, short_name,
            CASE WHEN blocks < sm_count THEN blocks || ' blocks on ' || sm_count || ' SMs: '
                ELSE round(waves, 2) || ' waves: ' END || short_name AS told,
-           greatest(filled, thresholds().launch_floor_ns / k.dur_ns) AS factor, k.dur_ns * (1 - factor) AS ns
+           -- Blocks do not help against what disturbed a kernel.
+           least(usual_ns, k.dur_ns) AS alone_ns,
+           alone_ns * (1 - greatest(filled, thresholds().launch_floor_ns / alone_ns)) AS ns,
+           1 - ns / k.dur_ns AS factor
     FROM (SELECT *, unnest(kernel_ids) AS kernel_id FROM grid) AS g
     JOIN gpu_ops AS k ON g.trace_id = k.trace_id AND g.kernel_id = k.event_id
-    WHERE k.dur_ns > thresholds().launch_floor_ns
+    LEFT JOIN uneven_product AS u ON k.trace_id = u.trace_id AND k.event_id = u.event_id
+    WHERE alone_ns > thresholds().launch_floor_ns
 ),
 -- A kernel that was launched before the recording belongs where its name does.
 at_place AS (

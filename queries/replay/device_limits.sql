@@ -13,16 +13,18 @@
 --     none
 -- doubts: no_gpu_ops, unlinked_gpu_ops, no_shapes, unknown_device
 WITH bound AS (
-    SELECT trace_id, event_id, roof_bound(math_ns, memory_ns, busy_ns,
+    SELECT trace_id, event_id, least(busy_ns, usual_ns) AS alone_ns, roof_bound(math_ns, memory_ns, alone_ns,
                coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS any_roof,
-           100 * greatest(math_ns, memory_ns) < thresholds().near_roof_percent * busy_ns AS is_far
-    FROM gpu_op_roof WHERE is_asked(trace_id)
+           100 * greatest(math_ns, memory_ns) < thresholds().near_roof_percent * alone_ns AS is_far,
+           -- Most of its time is a disturbance's, and not that of too small a kernel.
+           any_roof = 'latency' AND excess_ns > usual_ns AS is_disturbed
+    FROM gpu_op_roof LEFT JOIN uneven_product USING (trace_id, event_id) WHERE is_asked(trace_id)
 ),
 op AS MATERIALIZED (
     SELECT op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.name,
            -- A product far below memory's roof may be limited by padded tiles' arithmetic, or by a softmax.
            CASE WHEN NOT (any_roof = 'memory' AND is_far AND op.class IN ('gemm', 'attention', 'convolution'))
-               THEN any_roof END AS roof,
+               AND is_disturbed IS NOT TRUE THEN any_roof END AS roof, is_disturbed,
            -- For known shapes, math limits hardly any of these kernels' time.
            op.class IN ('normalization', 'reduction', 'elementwise', 'copy') OR has(n.traits, 'moves_bytes')
                OR op.class = 'other' AND has(n.traits, 'moves_bytes_if_other') AS moves_bytes,
@@ -50,7 +52,7 @@ gridded AS (
         FROM op SEMI JOIN unknown USING (trace_id, device_id, name)
         WINDOW alike AS (PARTITION BY trace_id, device_id, name, grid)
     )
-    WHERE known_by IS NULL
+    WHERE known_by IS NULL AND is_disturbed IS NOT TRUE
 ),
 -- Products of cuBLAS whose names contain their tiles and whose grids count them, with the fewest rows and
 -- columns of the result: the last tile of each row may hold a single number, and it is unknown which side of

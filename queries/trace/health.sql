@@ -91,6 +91,13 @@ worst AS (
     WHERE ns >= thresholds().over_share * all_ns
     QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY ns DESC, what) = 1
 ),
+-- The product that loses most, and what all of them lose.
+uneven AS (
+    SELECT trace_id, product, calls, usual_ns, slow_ns,
+           sum(sum(excess_ns)) OVER (PARTITION BY trace_id)::BIGINT AS lost_ns
+    FROM uneven_product GROUP BY trace_id, device_id, product, calls, usual_ns, slow_ns
+    QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY sum(excess_ns) DESC, product) = 1
+),
 -- Code, severity, count and message of each finding.
 findings AS (
     SELECT trace_id, unnest([
@@ -119,6 +126,12 @@ findings AS (
                what || ' would run at ' || format('{:.1f} %', 100 * ratio) || ' of the device''s ' || of
                || ': their sizes, their times or the device are not what the trace says'), ns::BIGINT
     FROM worst WHERE coalesce(getvariable('severity'), '') <> 'error'
+    UNION ALL
+    SELECT trace_id, ('uneven_kernels', 'warning', calls,
+               'the same product takes ' || duration_text(usual_ns) || ' to ' || duration_text(slow_ns)
+               || ' (' || product || ', ' || calls
+               || ' calls): another program used the device, or its clock changed'), lost_ns
+    FROM uneven WHERE coalesce(getvariable('severity'), '') <> 'error'
     UNION ALL
     SELECT trace_id, unnest([
         ('unlinked_gpu_ops', 'warning', unlinked,

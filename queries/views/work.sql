@@ -25,6 +25,11 @@ CREATE OR REPLACE MACRO texts_of(texts) AS from_json(texts, '["VARCHAR"]');
 CREATE OR REPLACE MACRO integers_of(text) AS TRY_CAST(text AS BIGINT[]);
 CREATE OR REPLACE MACRO elements(shape) AS CASE WHEN shape IS NULL THEN NULL
     ELSE coalesce(list_product(shape), 1) END;
+-- Bytes of the float64 tensors among recorded inputs; NULL: none. A number is recorded as one without
+-- dimensions, which does not widen the others.
+CREATE OR REPLACE MACRO float64_bytes(dims, types) AS 8 * list_sum(list_transform(list_filter(
+    list_zip(shapes_of(dims), texts_of(types)), lambda x: x[2] = 'double' AND len(x[1]) > 0),
+    lambda x: elements(x[1])));
 
 -- The GPU ops of operators that could be fused, once for each intermediate: the operator's name and that of
 -- the other one, the intermediate's bytes, and all bytes that the operator moves.

@@ -39,6 +39,14 @@ INTO = operator("aten::_foreach_copy_", 9 * US, KERNEL)
 REPLAYED = Launch(9 * US, (("math", 10 * US),) * 3, name="cudaGraphLaunch")
 
 
+BROUGHT = Op("copy", 100 * US, "Memcpy HtoD (Pageable -> Device)", {"bytes": 32_768})
+
+
+def wide(name, shapes, types):
+    kernel = Launch(4 * US, (("memory-bandwidth", 100 * US),))
+    return operator(name, 9 * US, kernel, shapes=shapes, types=types)
+
+
 def steps(*atoms, times=3):
     return [*(step(n, *atoms) for n in range(times)), Sync(US)]
 
@@ -369,6 +377,39 @@ CASES = {
     "training keeps its weights in fp32": (
         "mixed_precision",
         [*answering("ampere_sgemm_tf32_128x64_nn", "float"), operator("MmBackward0", 9 * US)], {},
+    ),
+    "a tensor of float64 makes a result of float64": (
+        "float64", [wide("aten::add", [[4096], [4096]], ["float", "double"]), Sync(US)],
+        {("aten::add", "aten::add of [4096]"): (1, 40 * US)},
+    ),
+    "but not what it is added to": (
+        "float64", [wide("aten::add_", [[4096], [4096]], ["float", "double"]), Sync(US)],
+        {("aten::add_", "aten::add_ of [4096]"): (1, 25 * US)},
+    ),
+    "a number of float64 is no tensor of it": (
+        "float64", [wide("aten::mul", [[4096], []], ["float", "double"]), Sync(US)], {},
+    ),
+    "a copy reads its second input alone": (
+        "float64", [wide("aten::copy_", [[4096]] * 2, ["float", "double"]), Sync(US)],
+        {("aten::copy_", "aten::copy_ of [4096]"): (1, 33_333)},
+    ),
+    "copies to the device are not computed": (
+        "float64",
+        [operator("aten::copy_", 3 * US, Launch(4 * US, (BROUGHT,)), shapes=[[4096]] * 2,
+                  types=["double"] * 2), Sync(US)],
+        {},
+    ),
+    "what the CPU computes in float64 is not the device's": (
+        "float64",
+        [operator("aten::mul", 90 * US, shapes=[[4096]] * 2, types=["double"] * 2), *OPS, Sync(US)],
+        {},
+    ),
+    "an A100 multiplies float64 as fast as float32": (
+        "float64", [wide("aten::mm", [[4096, 4096]] * 2, ["double"] * 2), Sync(US)], {},
+    ),
+    "unless the memory limits it": (
+        "float64", [wide("aten::mm", [[4096, 4096], [4096, 1]], ["double"] * 2), Sync(US)],
+        {("aten::mm", "aten::mm of [4096, 4096]"): (1, 50 * US)},
     ),
     "a compiler that only traces leaves the code to be compiled": (
         "torch_compile", steps(*region(*[operator("aten::add", 9 * US, KERNEL)] * 9)),

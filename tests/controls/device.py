@@ -385,6 +385,18 @@ def repeated_casts(place, *casts):
     return steps(line(place, *[layer] * 12), PAUSE, SYNC)
 
 
+WINDOWED = [[4096, 4096]] * 2
+
+
+@planted("loss.py(14): weighted", faulty=("double", 200 * US), fixed=("float", 100 * US))
+def float64(place, dtype, ns):
+    """A loss is weighted by an array of NumPy, in float64; in the twin, in float32."""
+    kernel = moved(ns, f"void at::native::vectorized_elementwise_kernel<4, MulFunctor<{dtype}>>")
+    weighted = launched("aten::mul", 10 * US, kernel, shapes=WINDOWED, types=[dtype] * 2)
+    product = launched("aten::mm", 12 * US, ("math", 90 * US))
+    return steps(line(place, *[product, weighted] * 10), PAUSE, SYNC)
+
+
 BROUGHT = launched(
     "aten::copy_", 3 * US,
     Op("copy", 300 * US, "Memcpy HtoD (Pinned -> Device)", {"bytes": 8_000_000}), 4 * US,

@@ -305,6 +305,16 @@ def _slowed_host(case: Case) -> str | None:
     return "The profiler slowed the host: without it, the overhead is smaller."
 
 
+def _disturbed_device(case: Case) -> str | None:
+    """An undisturbed device would leave the host even further behind."""
+    if case.verdict.regime == OVERHEAD or not case.finding("uneven_kernels"):
+        return None
+    return (
+        "The same product takes very different times: another program used the device, or its "
+        "clock changed."
+    )
+
+
 def _unlinked(case: Case) -> str | None:
     """The device waits long in the judged window for ops whose launch is unknown: the host may have
     been late."""
@@ -346,6 +356,7 @@ DOUBTS: tuple[Doubt, ...] = (
            "graph_without_kernels"),
     _noted("over_peak", "Work would run faster than the device can: its sizes, its times or the "
            "device are not what the trace says."),
+    Doubt("disturbed_device", _disturbed_device),
     Doubt("slowed_host", _slowed_host),
     _noted("several_processes", "Several processes launch GPU ops in this file: the verdict is "
            "about the device with the most kernel time."),

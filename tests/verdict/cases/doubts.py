@@ -181,6 +181,14 @@ CASES = {
         evidence=evidence(busy=0.95, health=["over_peak"], device_gain=0.45),
         confidence="medium", says=["Work would run faster than the device can"],
     ),
+    "products that something else on the device slows": Judged(
+        evidence=evidence(busy=0.95, health=["uneven_kernels"], device_gain=0.45),
+        confidence="medium", says=["another program used the device"],
+    ),
+    "a host that bounds even a device that something else slows": Judged(
+        evidence=evidence(**LATE, health=["uneven_kernels"]),
+        confidence="high", lacks=["another program"],
+    ),
     "a device that would bound the run as recorded, too": Judged(
         evidence=evidence(**RECORDED, host_gain=0.04, device_gain=0.4),
         confidence="high",
