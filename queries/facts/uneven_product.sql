@@ -1,7 +1,7 @@
 -- fact: A kernel of a matrix product that takes very different times for the same work, alone on its device.
 -- needs: operator_time, replayed_work
 -- of: operator_work, gpu_ops
--- when: class = 'gemm'
+-- when: class = 'gemm' AND event_count >= thresholds().uneven_calls AND longest_ns >= thresholds().uneven_ns
 -- scope: all
 -- The same work is one kernel on one grid, for inputs of the same shapes and types. Another program on the
 -- device stretches it, or another clock does; so do ops beside it, whose kernels are left out.
