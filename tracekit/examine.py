@@ -347,13 +347,14 @@ class _Examiner:
 
         most = max((row["count"] for row in top), default=None)
         is_unlike = most is not None and most < self.thresholds.fewest_alike
+        repeats = not (is_single_pass(self.units) and (is_unlike or self._are_few()))
         # Without a device, the whole trace is replayed.
         of_host = main.gpu is None and window_id == WHOLE_TRACE
         window = replace(main.window, name="whole trace") if of_host else main.window
         with stage("pricing possible changes"):
             fixes = find(
                 replayed, window_id, of_window, window, self.trace.health, self.missing,
-                repeats=not (is_unlike and is_single_pass(self.units)), combine=combine,
+                repeats=repeats, combine=combine,
             )  # fmt: skip
         return replace(fixes, trace=self.trace.path)
 
@@ -387,7 +388,9 @@ class _Examiner:
         if forbids_verdicts(self.trace.health):
             return period
         regime, bottleneck = judge_briefly(period, self.thresholds)
-        is_few = are_few(self.accounts.first.ops, self.units, self.thresholds)
-        if is_few and bottleneck == UNRECORDED:
+        if bottleneck == UNRECORDED and self._are_few():
             return period
         return replace(period, regime=regime, bottleneck=bottleneck)
+
+    def _are_few(self) -> bool:
+        return are_few(self.accounts.first.ops, self.units, self.thresholds)

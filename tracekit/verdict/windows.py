@@ -181,7 +181,8 @@ def _op(window: Window) -> str:
 def are_few(ops: int, units: Sequence[UnitGroup], thresholds: Thresholds) -> bool:
     """Whether these ops are too few to represent a run, without units that repeat them."""
     is_repeated = ops > 0 and recorded_units(units) >= thresholds.fewest_alike
-    return bool(ops < thresholds.few_ops and not is_repeated)
+    least = thresholds.few_once if is_single_pass(units) else thresholds.few_ops
+    return bool(ops < least and not is_repeated)
 
 
 def step_sentences(case: Case) -> list[str]:
