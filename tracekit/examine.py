@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tracekit.causes import LIMITS, UNKNOWN_LIMIT
+from tracekit.causes import LIMITS, UNKNOWN_LIMIT, UNRECORDED
 from tracekit.errors import TracekitError
 from tracekit.evidence import collect
 from tracekit.evidence.accounts import FIXED, Accounts
 from tracekit.evidence.model import Account, Evidence, OneOffEvent, Period, Trace, forbids_verdicts
+from tracekit.evidence.units import is_single_pass, recorded_units
 from tracekit.replay.model import WHOLE_TRACE, WindowId
 from tracekit.stages import stage
 from tracekit.verdict.model import Analysis, Verdict
 from tracekit.verdict.parts import with_parts
 from tracekit.verdict.regime import UNKNOWN, flip_of
 from tracekit.verdict.units import with_verdicts
-from tracekit.verdict.windows import is_anecdote, is_hardly_longer, is_unrepeated
+from tracekit.verdict.windows import are_few, is_hardly_longer
 
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList
@@ -133,7 +134,6 @@ class _Examiner:
         # The span is unknown when no event has a duration.
         self.is_replayable = overview["span_ns"] is not None
         self.no_replay = ""
-        self.repetition = collect.repetition_of(database, trace_id)
         self.units = collect.units_of(database, trace_id)
         self.steps = collect.steps_of(database, trace_id)
         absent = database.ask("missing", trace=trace_id)
@@ -142,7 +142,9 @@ class _Examiner:
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
         from tracekit.advice.find import of_part
+        from tracekit.verdict.judge import judge
 
+        top = self.database.ask("top_kernels", trace=self.trace_id, top=10)
         window = self._step_named(window)
         ranges = self._ranges(window)
         replayed = self._replayed(ranges and ranges[0])
@@ -156,7 +158,7 @@ class _Examiner:
         fixes = None
         if replayed:
             of_window = causal.gains if causal else replayed.gains(window_id)
-            fixes = self._fixes(main, window_id, of_window, replayed, combine)
+            fixes = self._fixes(main, window_id, of_window, replayed, top, combine)
         periods = self._periods(main, causal, of_device)
         one_offs: list[OneOff] = []
         marked_ns = None
@@ -171,9 +173,8 @@ class _Examiner:
         if fixes and causal:
             events, causal = self._with_longest(events, causal, main, fixes)
             fixes = of_part(fixes, causal.gains.window_ns)
-        top = self.database.ask("top_kernels", trace=self.trace_id, top=10)
         evidence = self._evidence(main, causal, events, periods, fixes, top)
-        verdict = self._verdict(main, evidence)
+        verdict = judge(evidence, self.thresholds)
         if fixes:
             fixes, verdict = self._with_notes(fixes, verdict, causal)
         judged = replace(evidence.period, regime=verdict.regime, bottleneck=verdict.bottleneck)
@@ -222,8 +223,7 @@ class _Examiner:
         the longest event counts as one."""
         from tracekit.verdict.once import longest_once, without_once
 
-        steps = self.repetition.steps if self.repetition else 0
-        if events or steps >= self.thresholds.fewest_alike:
+        if events or recorded_units(self.units) >= self.thresholds.fewest_alike:
             return events, causal
         priced_ns = max((fix.saves_ns for fix in fixes.advice if fix.once), default=0)
         since_ns = min(each.window.start_ns for each in self.accounts.all)
@@ -260,8 +260,8 @@ class _Examiner:
             one_offs=one_offs,
             steps=[period for period in periods if period.window.kind == "step"],
             windows=[period for period in periods if period.window.kind != "step"],
-            repetition=self.repetition,
             units=self.units,
+            repeating=collect.repeating_of(database, trace_id, main, self.units),
             rank_wait=collect.rank_wait_of(database, trace_id, main, self.thresholds),
             profiler=profiler,
             device_word=self.trace.device_word,
@@ -275,16 +275,6 @@ class _Examiner:
             advised_remedy=first.remedy if first else None,
             advised_share=(first.share or 0.0) if first else 0.0,
         )
-
-    def _verdict(self, main: Account, evidence: Evidence) -> Verdict:
-        from tracekit.verdict.judge import judge
-
-        verdict = judge(evidence, self.thresholds)
-        if verdict.regime == UNKNOWN:
-            repeating = collect.repeating_of(self.database, self.trace_id, main, self.units)
-            if repeating is not None:
-                verdict = judge(replace(evidence, repeating=repeating), self.thresholds)
-        return verdict
 
     def _with_notes(
         self, fixes: FixList, verdict: Verdict, causal: Causal | None
@@ -365,17 +355,21 @@ class _Examiner:
         window_id: WindowId,
         of_window: Gains,
         replayed: WindowGains,
+        top: list[dict[str, Any]],
         combine: bool,
     ) -> FixList:
         from tracekit.advice.find import find
 
+        most = max((row["count"] for row in top), default=None)
+        is_unlike = most is not None and most < self.thresholds.fewest_alike
+        repeats = not (is_single_pass(self.units) and (is_unlike or self._are_few()))
         # Without a device, the whole trace is replayed.
         of_host = main.gpu is None and window_id == WHOLE_TRACE
         window = replace(main.window, name="whole trace") if of_host else main.window
         with stage("pricing possible changes"):
             fixes = find(
                 replayed, window_id, of_window, window, self.trace.health, self.missing,
-                repeats=not is_unrepeated(self.repetition), combine=combine,
+                repeats=repeats, combine=combine,
             )  # fmt: skip
         return replace(fixes, trace=self.trace.path)
 
@@ -409,6 +403,9 @@ class _Examiner:
         if forbids_verdicts(self.trace.health):
             return period
         regime, bottleneck = judge_briefly(period, self.thresholds)
-        if is_anecdote(bottleneck, self.accounts.first.ops, self.repetition, self.thresholds):
+        if bottleneck == UNRECORDED and self._are_few():
             return period
         return replace(period, regime=regime, bottleneck=bottleneck)
+
+    def _are_few(self) -> bool:
+        return are_few(self.accounts.first.ops, self.units, self.thresholds)

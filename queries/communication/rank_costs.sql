@@ -20,8 +20,9 @@ part AS (
     FROM figure
     UNION ALL
     SELECT trace_id, cause::VARCHAR, sum(ns)
-    FROM window_timeline_parts AS p JOIN compared_windows AS w USING (trace_id, device_id, kind, name)
-    WHERE idle_class = 'host_late' AND p.window_start_ns = w.start_ns AND p.window_end_ns = w.end_ns
+    FROM window_timeline_parts AS p JOIN run_windows AS w USING (trace_id, device_id, kind, name)
+    WHERE is_compared AND idle_class = 'host_late' AND p.window_start_ns = w.start_ns
+        AND p.window_end_ns = w.end_ns
     GROUP BY trace_id, cause
 ),
 met AS (FROM awaited_collectives WHERE direction IS NULL),

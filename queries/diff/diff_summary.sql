@@ -21,5 +21,6 @@ FROM figure JOIN compared_runs USING (trace_id)
 GROUP BY metric
 HAVING count(figure) > 0
    AND (metric <> 'span_ns'
-        OR (SELECT count(DISTINCT kind) FROM compared_windows SEMI JOIN compared_runs USING (trace_id)) = 1)
+        OR (SELECT count(DISTINCT kind) FROM run_windows SEMI JOIN compared_runs USING (trace_id)
+            WHERE is_compared) = 1)
 ORDER BY min(place)

@@ -1,5 +1,5 @@
 -- fact: A collective's kernel with the same collective on other ranks of its job, and who waited for whom.
--- needs: steps
+-- needs: judged_steps
 -- of: collective
 -- scope: all
 -- Collectives are matched by their sequence number in the group if the trace has one, else by their position

@@ -1,5 +1,5 @@
 -- fact: A capture, and how often it recurs: `recurs` says whether it is more than a start.
--- needs: thread_slice, launch_call, steps, graph_node
+-- needs: thread_slice, launch_call, judged_steps, graph_node
 -- of: capture_calls
 -- Captures of the same work (operators, shapes, modules; kernels and grids of the next replay) recur with a
 -- replay between two. A replay inside a capturing operator does not count: identical layers have

@@ -8,11 +8,12 @@
 -- https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/model_executor/forward_batch_info.py
 CREATE TABLE server_step (
     trace_id INTEGER, event_id BIGINT, name VARCHAR, pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT,
-    dur_ns BIGINT, mode VARCHAR,
+    dur_ns BIGINT,
     prefill_requests BIGINT, -- requests in prefill; NULL here and in the next three columns: unknown
     prefill_tokens   BIGINT, -- their tokens in this step
     decode_requests  BIGINT, -- requests in decode
-    decode_tokens    BIGINT  -- these tokens
+    decode_tokens    BIGINT, -- these tokens
+    kind VARCHAR             -- prefill, decode, mixed or pass (neither)
 );
 WITH range AS (
     SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns,
@@ -25,7 +26,7 @@ WITH range AS (
            regexp_extract(name, '\b(?:toks|tokens|num_tokens)=(\d+)', 1) AS tokens
     FROM annotations WHERE side = 'host' AND has(traits, 'server_step')
 )
-SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, s.mode AS mode,
+SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns,
        coalesce(TRY_CAST(v.prefills AS BIGINT), TRY_CAST(w.prefills AS BIGINT),
            CASE WHEN is_prefill THEN TRY_CAST(s.requests AS BIGINT) WHEN is_decode THEN 0 END)
            AS prefill_requests,
@@ -36,7 +37,10 @@ SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, s.mode AS m
            AS decode_requests,
        coalesce(TRY_CAST(v.decode_tokens AS BIGINT),
            CASE WHEN s.mode = 'DECODE' THEN TRY_CAST(s.requests AS BIGINT)
-           WHEN is_prefill OR decode_requests = 0 THEN 0 END) AS decode_tokens
+           WHEN is_prefill OR decode_requests = 0 THEN 0 END) AS decode_tokens,
+       CASE WHEN s.mode = 'MIXED' OR prefill_requests > 0 AND decode_requests > 0 THEN 'mixed'
+           WHEN prefill_requests > 0 THEN 'prefill' WHEN decode_requests > 0 THEN 'decode' ELSE 'pass' END
+           AS kind
 FROM (SELECT *, s.mode IN ('EXTEND', 'PREFILL', 'DRAFT_EXTEND') AS is_prefill,
              s.mode IN ('DECODE', 'TARGET_VERIFY') AS is_decode FROM range)
 WHERE v.prefills <> '' OR w.prefills <> '' OR s.mode <> ''

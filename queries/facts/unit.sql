@@ -26,6 +26,7 @@ CREATE TABLE unit (
     is_cold   BOOLEAN,    -- first-call work takes a large part of it
     launches  BIGINT,     -- by the host; operators, in a trace without GPU ops
     gpu_ops   BIGINT,     -- launched in it
+    gpu_ns    BIGINT,     -- their summed durations
     requests  BIGINT,     -- of a server's step; NULL of this and the next: unknown
     tokens    BIGINT      -- read and generated
 );

@@ -32,12 +32,12 @@ enqueued AS (
     WHERE label IS NOT NULL OR c.end_ns IS NULL OR l.start_ns >= c.end_ns
 ),
 traced AS (
-    SELECT trace_id, calls, launched, ops, coalesce(g.pid, -1) AS pid,
-           coalesce(2 * linked >= ops, TRUE) AS by_host,
+    SELECT trace_id, calls, launched, coalesce(g.pid, -1) AS pid,
+           trace_id NOT IN (FROM unlaunched_traces) AS by_host,
            calls - launched > thresholds().unit_lost_share * calls AS lacks_ops
     FROM (SELECT trace_id, count(*) AS calls, count(label) AS launched FROM enqueued GROUP BY trace_id)
-    FULL JOIN (SELECT trace_id, count(*) AS ops, count(launch_id) AS linked, mode(pid ORDER BY pid) AS pid
-        FROM gpu_ops GROUP BY trace_id) AS g USING (trace_id)
+    FULL JOIN (SELECT trace_id, mode(pid ORDER BY pid) AS pid FROM gpu_ops GROUP BY trace_id) AS g
+        USING (trace_id)
 ),
 launch AS (
     FROM call SEMI JOIN (FROM traced WHERE by_host AND lacks_ops IS NOT TRUE) USING (trace_id)

@@ -1,5 +1,5 @@
 -- fact: A time window over which shares are computed, of one device.
--- needs: loops, trace_span
+-- needs: judged_steps, trace_span
 -- of: gpu_ops
 --   gpu_active  start of the first GPU op to end of the last one
 --   step        begins when the host has begun it and all devices have finished earlier work, and ends when

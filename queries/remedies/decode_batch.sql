@@ -16,7 +16,7 @@
 --     # reading of the weights.
 -- risks: Each token takes longer, although there are more tokens in all. Graphs have to be captured for the
 --     larger batch, too.
--- check: tracekit query after.json inference_steps
+-- check: tracekit query after.json unit_times
 -- sources: https://docs.vllm.ai/en/latest/configuration/optimization.html
 --     https://arxiv.org/abs/2211.17192
 -- doubts: no_gpu_ops, unlinked_gpu_ops, unknown_device

@@ -13,7 +13,7 @@
 --     # vllm serve MODEL --async-scheduling
 -- risks: The end of a request is noticed one step later. Features that read each token on the host, such as
 --     some grammars and penalties, switch it off.
--- check: tracekit query after.json inference_steps; tracekit query after.json idle_gaps
+-- check: tracekit query after.json unit_times; tracekit query after.json idle_gaps
 -- sources: https://docs.vllm.ai/en/latest/configuration/engine_args.html
 --     https://lmsys.org/blog/2024-12-04-sglang-v0-4/
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops

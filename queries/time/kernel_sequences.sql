@@ -3,12 +3,13 @@
 -- params top
 -- param operator (text, default all): only under operators whose name contains this; by default outermost
 --     ones, of captured operators the outermost that began in the capture
--- params shortest
+-- param shortest (integer, default 2): the minimum number of kernels in a sequence
 -- column operator (text): the operator, including everything that it calls on its thread
 -- column known_from (text): call: its thread launched them; capture by node, or capture by order: a graph's
 --     replays ran them for a captured call, and do not count again for the operator around the replay
 -- column kernels (list of text): the kernels that a call launched, in order, or that a replay ran for it
--- columns length, count, total_ns
+-- column length (count): the length of the sequence
+-- columns count, total_ns
 -- column per_call_ns (ns): total_ns over count
 -- doubts: no_gpu_ops, unlinked_gpu_ops
 WITH call AS (

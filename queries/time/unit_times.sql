@@ -9,7 +9,7 @@
 -- columns start_ns
 -- column dur_ns (ns): from its begin to its completion
 -- column launches (count): by the host in it
--- columns gpu_ops
+-- columns gpu_ops, gpu_ns
 -- column requests (count): of a server's step; NULL of this and the next: unknown
 -- column tokens (count): read and generated
 -- column is_whole (boolean): the recording does not cut it off
@@ -17,7 +17,7 @@
 -- column is_cold (boolean): first-call work takes a large part of it
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 SELECT trace_id, level, kind, ordinal, name, group_id, begin_ns AS start_ns, dur_ns, launches, gpu_ops,
-       requests, tokens, is_whole, is_odd, is_cold
+       gpu_ns, requests, tokens, is_whole, is_odd, is_cold
 FROM units WHERE is_asked(trace_id)
 ORDER BY trace_id, begin_ns, level, ordinal
 LIMIT coalesce(getvariable('top'), 1000)

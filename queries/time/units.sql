@@ -20,6 +20,7 @@
 --     steady; NULL: too few
 -- column launches (count): in a unit, the median
 -- column gpu_ops (count): launched in a unit, the median
+-- column passes (count): units in a unit that are no layers, the median
 -- column requests (count): of all units; NULL of this and the next: unknown
 -- column tokens (count): read and generated in all units
 -- column is_main (boolean): the run is judged by these units
@@ -35,11 +36,12 @@ SELECT
     percentile(list(dur_ns), 50) AS median_ns, max(dur_ns) AS max_ns,
     trend_of(list(dur_ns ORDER BY units.start_ns)) AS trend,
     percentile(list(launches), 50) AS launches, percentile(list(gpu_ops), 50) AS gpu_ops,
+    percentile(list(coalesce(passes, 0)), 50) AS passes,
     sum(requests)::BIGINT AS requests, sum(tokens)::BIGINT AS tokens,
-    coalesce(bool_or(level = 1 AND is_main), FALSE)
-        OR (trace_id, group_id) IN (SELECT (trace_id, group_id) FROM loops) AS is_main
+    (trace_id, group_id) IN (SELECT (trace_id, group_id) FROM judged_steps WHERE is_main) AS is_main
 FROM units
-LEFT JOIN (SELECT trace_id, start_ns, end_ns, is_main FROM steps) USING (trace_id, start_ns, end_ns)
+LEFT JOIN (SELECT trace_id, parent_id AS unit_id, count(*) AS passes FROM unit
+    WHERE parent_id IS NOT NULL AND kind <> 'layer' GROUP BY ALL) USING (trace_id, unit_id)
 WHERE is_asked(trace_id)
 GROUP BY trace_id, pid, level, kind, group_id
 ORDER BY trace_id, level, sum(dur_ns) DESC, group_id

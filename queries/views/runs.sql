@@ -19,9 +19,11 @@ CREATE OR REPLACE MACRO in_step(many, steps) AS greatest(1, round(many / steps))
 
 -- The main step of median length (of an even number, the shorter of the two in the middle) and the
 -- GPU-active span of each trace's main device. In a trace without GPU ops, device_id is NULL, and the span is
--- that of its busiest thread, host_active.
+-- that of its busiest thread, host_active. A trace is compared by its step if it has one (`is_compared`).
 CREATE OR REPLACE VIEW run_windows AS
-SELECT trace_id, device_id, kind, name, start_ns, end_ns
+SELECT trace_id, device_id, kind, name, start_ns, end_ns,
+       kind = 'step' OR NOT bool_or(kind = 'step') OVER of_trace AS is_compared,
+       any_value(end_ns - start_ns) FILTER (kind = 'gpu_active') OVER of_trace AS active_ns
 FROM (
     SELECT trace_id, device_id, kind, name, start_ns, end_ns, is_main
     FROM windows JOIN main_device USING (trace_id, device_id)
@@ -30,15 +32,10 @@ FROM (
     FROM cpu_windows ANTI JOIN main_device USING (trace_id)
 )
 WHERE is_main OR kind IN ('gpu_active', 'host_active')
+WINDOW of_trace AS (PARTITION BY trace_id)
 QUALIFY kind <> 'step'
      OR row_number() OVER (PARTITION BY trace_id, kind ORDER BY end_ns - start_ns, start_ns)
         = 1 + (count(*) OVER (PARTITION BY trace_id, kind) - 1) // 2;
-
--- The one of these windows by which a trace is compared: its median step if it has steps.
-CREATE OR REPLACE VIEW compared_windows AS
-SELECT *, any_value(end_ns - start_ns) FILTER (kind = 'gpu_active') OVER (PARTITION BY trace_id) AS active_ns
-FROM run_windows
-QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY kind = 'step' DESC) = 1;
 
 -- The figures of each run, taken from that window. In a trace without GPU ops, a device's times are NULL.
 CREATE OR REPLACE VIEW run_figures AS
@@ -60,7 +57,7 @@ SELECT trace_id, steps, end_ns - start_ns AS span_ns, busy_ns, compute_ns, expos
        coalesce(operators, 0) AS operators, coalesce(dispatch_ns, 0) AS dispatch_ns,
        coalesce(sync_ns, 0) AS sync_ns,
        coalesce(copied_bytes, 0) AS copied_bytes
-FROM compared_windows
+FROM (FROM run_windows WHERE is_compared)
 LEFT JOIN window_partition USING (trace_id, device_id, kind, name, start_ns, end_ns)
 LEFT JOIN ops USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id)
 LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id);

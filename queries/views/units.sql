@@ -23,11 +23,13 @@ CREATE OR REPLACE MACRO settled_from(lengths) AS
 CREATE OR REPLACE VIEW units AS
 SELECT *, complete_ns - begin_ns AS dur_ns FROM unit;
 
--- What a run may be judged by: its steps, or else its loop.
-CREATE OR REPLACE VIEW judged_steps AS
-SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, group_id, is_cold, is_main FROM steps
-UNION ALL
-SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, group_id, FALSE, TRUE FROM loops;
+-- The traces in which most GPU ops have no launch: their units are on the device's clock.
+CREATE OR REPLACE VIEW unlaunched_traces AS
+SELECT trace_id FROM gpu_ops GROUP BY trace_id HAVING 2 * count(launch_id) < count(*);
+
+-- The steps of a run, without the loop that stands for one.
+CREATE OR REPLACE VIEW steps AS
+SELECT * EXCLUDE (iterations) FROM judged_steps WHERE iterations IS NULL;
 
 -- The GPU ops launched in each unit: an op is in one unit of each level at most.
 CREATE OR REPLACE VIEW unit_ops AS

@@ -48,6 +48,7 @@ def test_what_repeats_is_told_only_where_the_main_device_works(tmp_path):
         group = replace(group, kind="pass", is_main=False)
         found = repeating_of(run.session, 1, analysis.judged, [group])
         assert found is not None
-        assert (found.units, found.span_ns) == ("12 passes", group.end_ns - group.start_ns)
+        length_ns = group.end_ns - group.start_ns
+        assert (found.window.name, found.window.span_ns) == ("12 passes", length_ns)
         elsewhere = replace(group, start_ns=10**9, end_ns=2 * 10**9)
         assert repeating_of(run.session, 1, analysis.judged, [elsewhere]) is None

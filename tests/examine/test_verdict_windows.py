@@ -78,11 +78,16 @@ def test_a_graph_of_many_kernels_is_one_launch_in_the_median_delay(trace, analys
     assert found.delay_p50_ns > 1 * MS
 
 
+LAYERS = ["norm", "qkv", "attention", "up", "down"] * 4
+
+
 def passing(passes, steps):
-    names = ["embed", *["layer"] * 10, "head", "loss"] * passes
+    """Passes through four layers, in each step if there are any."""
+    names = ["embed", *LAYERS, "head", "loss"] * passes
+    ops = [(100 * n + i, name) for n in range(max(1, steps)) for i, name in enumerate(names)]
     return TRACES.events([
-        *(launch(i, 0.5, i + 1) for i, _ in enumerate(names)),
-        *(gpu_op(5 + 100 * i, 99, i + 1, name=name) for i, name in enumerate(names)),
+        *(launch(at, 0.5, number) for number, (at, _) in enumerate(ops, 1)),
+        *(gpu_op(100 * number, 99, number, name=name) for number, (_, name) in enumerate(ops, 1)),
         *(step(n, 100.0 * n, 90) for n in range(steps)),
     ])  # fmt: skip
 
@@ -100,7 +105,7 @@ def test_a_single_pass_or_step_is_never_judged_with_high_confidence(passes, step
 
 
 def without_device(passes):
-    names = ["embedding", *["mm"] * 20, "softmax", "nll_loss", "sum"] * passes
+    names = ["embedding", *LAYERS, "softmax", "nll_loss", "sum"] * passes
     return TRACES.events([
         *(operator(f"aten::{name}", 100.0 * i, 9) for i, name in enumerate(names)),
         frame("train.py(7): train", 0, 100.0 * len(names)),

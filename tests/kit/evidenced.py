@@ -19,11 +19,11 @@ from tracekit.evidence.model import (
     Idle,
     Launch,
     Period,
-    Repetition,
     WaitingRank,
     Window,
 )
 from tracekit.evidence.run import RankEvidence, RunEvidence
+from tracekit.evidence.units import UnitGroup
 from tracekit.replay.model import Causal, Gains
 from tracekit.replay.one_offs import OneOff
 from tracekit.thresholds import Thresholds
@@ -272,7 +272,11 @@ WINDOW = window("gpu_active", "GPU-active span", 0, SPAN_NS)
 STEP = window("step", "ProfilerStep#1", 0, SPAN_NS)
 # A trace that is far longer than the span of its GPU ops.
 LONG = window("trace", "whole trace", -150 * MS, SPAN_NS + 200 * MS)
-PASSES = Repetition(gpu_ops=1000, repeated=1000, steps=1, names=50, passes=5)
+ONE_STEP = UnitGroup(
+    group=0, kind="step", source="mark", name=STEP.name, count=1, whole=1, cold=0, start_ns=0,
+    end_ns=SPAN_NS, first_ns=SPAN_NS, min_ns=SPAN_NS, median_ns=SPAN_NS, max_ns=SPAN_NS, trend=None,
+    passes=5, requests=None, tokens=None, is_main=True,
+)  # fmt: skip
 CUT = finding("truncated", "the end is missing: it stops inside an event", severity="error")
 # The host is late, for Python.
 LATE = {"busy": 0.1, "host_gain": 0.45}

@@ -100,7 +100,6 @@ VARIANTS = [
     for n in range(20)
 ]
 FIRST = step(0, *(each for _ in range(40) for each in (Work(2 * MS), *loop(1)[0].atoms[:2])))
-SLOW = [operator("aten::mm", 300 * US, Launch(6 * US, (("math", 400 * US),))), Work(5 * US)]
 COPIES = {("copies", "host", "copy"): 60, ("copies", "device", "copy"): 90}
 LATE, BUSY = "overhead-bound", "compute-bound"
 # In most steps, another call takes milliseconds: the thread is kept from running.
@@ -147,8 +146,6 @@ ONCE = {
     "a slow first step":
         ([FIRST, *loop(6)[1:]], BUSY,
          {("step", "device", "math-or-memory"): 12, ("step", "host", "unrecorded-time"): 80.9}),
-    "a slow start without steps":
-        ([*SLOW * 10, *loop(10, marked=False)], BUSY, {("start", "host", "dispatch"): 1.96}),
     # Recurring work is no one-off.
     "a range that holds most of the work, seventeen times as often":
         ([ranged(10), ranged(10), ranged(170), ranged(10), Sync(2 * US)], LATE, {}),

@@ -29,7 +29,7 @@ def test_each_question_has_a_case_or_is_asked_elsewhere():
     assert asked - words == set(), "write tests/questions/cases/NAME.txt"
 
 
-@pytest.mark.parametrize("name", ["collective_stats", "graph_replays", "inference_steps"])
+@pytest.mark.parametrize("name", ["collective_stats", "graph_replays", "units"])
 def test_one_space_between_two_cells_is_reported_with_its_line(name):
     lines = (FOLDER / f"{name}.txt").read_text().splitlines()
     for number, line in enumerate(lines):

@@ -27,6 +27,8 @@ VALUES = {
     "INTEGER": ["NULL", "99", "-1", "0", "2147483647"],
     "BIGINT": ["NULL", "99", "-1", "0", "{column} + 1", "1000000000000", "9223372036854775807"],
     "UTINYINT": ["NULL", "0", "255"],
+    "UBIGINT": ["NULL", "0", "18446744073709551615"],
+    "BLOB": ["NULL"],
     "JSON": ["NULL", "'{{}}'", "'[]'", "'3'", "'{{\"a\": null}}'"],
     "VARCHAR": ["NULL", "''", "'x'", "'1'"],
     "ENUM": ["NULL", "enum_first(NULL::{type})", "enum_last(NULL::{type})"],

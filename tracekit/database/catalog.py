@@ -22,9 +22,9 @@ Value = str | int | float | bool | None
 
 # The files of queries/views. Each may use what the files before it define.
 VOCABULARY = (
-    "measures", "names", "intervals", "categories", "devices", "host", "windows", "origin",
+    "measures", "names", "intervals", "categories", "devices", "host", "units", "windows", "origin",
     "inside", "paths", "places", "memory", "queue", "peaks", "graphs", "work", "serving", "grids",
-    "collectives", "cpu", "runs", "units", "hta",
+    "collectives", "cpu", "runs", "hta",
 )  # fmt: skip
 
 # The tables that judging fills.

@@ -1,4 +1,4 @@
-"""Collects evidence from questions: a trace's health, its repetition, and the call sites of its
+"""Collects evidence from questions: a trace's health, its units of work, and the call sites of its
 events."""
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from tracekit.evidence.model import (
     Finding,
     OneOffEvent,
     RankWait,
-    Repeating,
-    Repetition,
     Trace,
     of_row,
 )
@@ -37,8 +35,7 @@ if TYPE_CHECKING:
 QUERIES = (
     "overview", "health", "capture_facts", "partition", "idle_causes", "launch_stats", "cpu_time",
     "top_kernels", "memory_traffic", "host_work", "device_work", "device_limits", "host_waits",
-    "stream_waits", "replay_steps", "units", "one_off_candidates", "repetition", "unrecorded_waits",
-    "holes",
+    "stream_waits", "replay_steps", "units", "one_off_candidates", "unrecorded_waits", "holes",
 )  # fmt: skip
 
 # By event_id.
@@ -65,12 +62,6 @@ def trace_of(database: Session, trace_id: int, overview: dict[str, Any]) -> Trac
     )
 
 
-def repetition_of(database: Session, trace_id: int) -> Repetition | None:
-    """Whether the run repeats itself; None without operators and GPU ops."""
-    rows = database.ask("repetition", trace=trace_id)
-    return of_row(Repetition, rows[0]) if rows else None
-
-
 def units_of(database: Session, trace_id: int) -> list[UnitGroup]:
     """The groups of outermost units, before they are judged."""
     rows = database.ask("units", trace=trace_id, top=_GROUPS)
@@ -95,21 +86,19 @@ def steps_of(database: Session, trace_id: int) -> dict[str, dict[str, Any]]:
 
 def repeating_of(
     database: Session, trace_id: int, main: Account, units: Sequence[UnitGroup]
-) -> Repeating | None:
-    """What the trace repeats, if its units are no steps."""
+) -> Account | None:
+    """A typical unit of what the trace repeats, if its units are no steps."""
     least = database.thresholds.fewest_alike
     alike = (each for each in units if each.count >= least and each.kind != ITERATION)
     group = next(alike, None)
     if group is None or group.is_main or not main.gpu:
         return None
-    times = group.start_ns, group.end_ns
+    named, times = ("range", group.counted), (group.start_ns, group.end_ns)
     try:
-        part = account_between(database, trace_id, main, ("range", group.name), times)
+        return account_between(database, trace_id, main, named, times)
     except TracekitError:
         # It runs on another device.
         return None
-    assert part.gpu is not None
-    return Repeating(group.counted, part.window.span_ns, part.gpu)
 
 
 def rank_wait_of(

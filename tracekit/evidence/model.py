@@ -193,30 +193,6 @@ class CallSite(Struct, frozen=True):
         return self.python_line or self.module or self.cpu_op
 
 
-class Repetition(Struct, frozen=True):
-    """Whether the run repeats itself (queries/time/repetition.sql)."""
-
-    gpu_ops: int
-    repeated: int
-    steps: int
-    names: int = 0
-    once: int = 0
-    passes: int = 0
-    pass_lengths: list[int] | None = None
-    """From the start of each pass to the start of the next one, where modules were recorded."""
-
-
-class Repeating(Struct, frozen=True):
-    """What a device's work repeats, in a trace without steps."""
-
-    units: str
-    """How many units of what kind."""
-    span_ns: int
-    """The median length of a unit."""
-    gpu: Gpu
-    """The device in a unit of this length."""
-
-
 class RankWait(Struct, frozen=True):
     """Time in collectives of a window that probably passes until another rank comes
     (queries/communication/collective_waits.sql)."""
@@ -288,11 +264,10 @@ class Evidence(Struct, frozen=True, kw_only=True):
     steps: Sequence[Period] = ()
     windows: Sequence[Period] = ()
     """The GPU-active span and the whole trace."""
-    repetition: Repetition | None = None
     units: Sequence[UnitGroup] = ()
     """What the run repeats, most time first."""
-    repeating: Repeating | None = None
-    """None: it is not known which part repeats."""
+    repeating: Account | None = None
+    """The device in a typical unit, if its units are no steps; the window's name counts them."""
     rank_wait: RankWait | None = None
     """None: no collective took longer than it had to."""
     has_calls: bool = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from tracekit.text import counted
@@ -53,6 +55,8 @@ class UnitGroup(Struct, frozen=True):
     """The length of the longest."""
     trend: str | None
     """settling, growing or steady; null: they are too few."""
+    passes: int
+    """The units in one of them that are no layers, the median."""
     requests: int | None
     """The requests of all units; null: unknown."""
     tokens: int | None
@@ -68,3 +72,14 @@ class UnitGroup(Struct, frozen=True):
     def counted(self) -> str:
         """Its number of units, in a sentence."""
         return counted_units(self.kind, self.count)
+
+
+def recorded_units(units: Sequence[UnitGroup]) -> int:
+    """How many units show what is usual: iterations of a few launches do only in a loop that stands
+    for a step."""
+    return sum(each.count for each in units if each.kind != ITERATION or each.is_main)
+
+
+def is_single_pass(units: Sequence[UnitGroup]) -> bool:
+    """Whether the program did its work once, in one unit that no passes divide."""
+    return sum(each.count for each in units) == 1 and units[0].passes < 2

@@ -29,7 +29,7 @@ KEYS = ("run", "rank", "trace_id")
 NEEDED = frozenset({"trace", FIGURES, *(f"{_PREFIX}{name}" for name in ANSWERS)})
 # Tables that are read from ranks written by another version, if their columns match.
 SMALL = NEEDED | {"trace_span", "device", "windows", "window_partition", *catalog.VERDICTS}
-SMALL |= {"window_timeline_parts", "steps", "collective"}
+SMALL |= {"window_timeline_parts", "judged_steps", "collective"}
 
 
 @cache

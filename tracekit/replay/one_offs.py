@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tracekit.causes import CAUSES
 from tracekit.database.session import Session
 from tracekit.replay.graph import EdgeKind, Graph
-from tracekit.replay.graph.arrays import Floats, Ints, Numbers, sums
+from tracekit.replay.graph.arrays import Ints, Numbers, sums
 from tracekit.replay.simulator import Scale
 from tracekit.replay.windows import MarkedWindows
 from tracekit.thresholds import Thresholds
@@ -30,8 +30,7 @@ class OneOff(Struct, frozen=True):
     """An event that happened once, or took far longer than similar events."""
 
     kind: str
-    """A kind from queries/replay/one_off_candidates.sql, `step`, or `start` (of a run without
-    steps)."""
+    """A kind from queries/replay/one_off_candidates.sql, or `step`."""
     event_id: int | None
     start_ns: int
     """Start, on the trace's clock."""
@@ -52,7 +51,7 @@ class OneOff(Struct, frozen=True):
     is_new_shape: bool = False
     """Whether an earlier step ran the operator, but only with other shapes."""
     inner: tuple[tuple[int, int], ...] = ()
-    """For a step, range or start: the longest slices or GPU ops of its cause, and their time."""
+    """For a step or range: the longest slices or GPU ops of its cause, and their time."""
 
     @property
     def on_host(self) -> bool:
@@ -96,7 +95,7 @@ def one_offs_of(
         inner = [other for other in result if _holds(one_off, other)]
         covered = sum(other.excess_ns for other in inner)
         is_explained = covered >= thresholds.told_share * one_off.excess_ns
-        if one_off.kind in ("step", "start", "call"):
+        if one_off.kind in ("step", "call"):
             rest = one_off.excess_ns - covered
             least = (thresholds.one_range_ratio - 1) / 2 * one_off.usual_ns
             if one_off.kind == "call":
@@ -154,8 +153,6 @@ def _priced(database: Session, trace_id: int, graph: Graph, steps: MarkedWindows
             one_offs.append(_one_off(row, 0, ns, ops=copies.tolist()))
     if len(steps.alike) >= thresholds.fewest_alike:
         one_offs += _slow_steps(steps, worked, thresholds) + _busy_steps(steps, graph, thresholds)
-    elif not steps.are_marked:
-        one_offs += _slow_start(database, trace_id, worked)
     return [
         one_off for one_off in one_offs if all(rule(one_off, graph, thresholds) for rule in RULES)
     ]
@@ -377,64 +374,3 @@ def _row_of(steps: MarkedWindows, number: int) -> dict[str, Any]:
     """A step as the row of a one-off, without a cause."""
     times = {"start_ns": steps.began_ns[number], "dur_ns": steps.lasted_ns[number]}
     return {"kind": "step", "event_id": None, "name": steps.names[number]} | times
-
-
-def _slow_start(database: Session, trace_id: int, worked: _HostWork) -> list[OneOff]:
-    """The start of a run without steps, if the host's launches took far longer than later launches
-    of the same kernels; split by launching thread."""
-    graph, thresholds = worked.graph, database.thresholds
-    op, key, ratio = _paces(database, trace_id, worked)
-    if not len(op):
-        return []
-    # Launches in order of time, in parts of about the same number.
-    time = graph.host.time_of(key)
-    order = np.argsort(time, kind="stable")
-    parts = np.array_split(order, thresholds.start_parts)
-    least = thresholds.one_range_ratio
-    slow = [len(part) > 0 and float(np.median(ratio[part])) >= least for part in parts]
-    first = slow.index(False) if False in slow else len(slow)
-    if not 0 < first <= thresholds.slow_start_max_share * len(parts) or any(slow[first:]):
-        return []
-    start = np.concatenate(parts[:first])
-    since, until = int(time[start].min()), int(time[start].max())
-    factor = float(np.median(ratio[start]))
-    begin_ns = graph.host.origin_ns + since
-    row = {
-        "kind": "start", "event_id": None, "name": "the start of the run",
-        "start_ns": begin_ns, "dur_ns": until - since,
-    }  # fmt: skip
-    starts = []
-    for thread in np.unique(graph.device.thread[op[start]]).tolist():
-        begin, end, work = worked.lasting(thread, begin_ns, until - since)
-        if work:
-            row |= worked.mainly(begin, end)
-            starts.append(_one_off(row, round(work / factor), work, begin, end))
-    span_ns = int(graph.device.end.max() - graph.device.start.min())
-    is_long = sum(each.excess_ns for each in starts) >= thresholds.long_share * span_ns
-    return starts if is_long else []
-
-
-def _paces(database: Session, trace_id: int, worked: _HostWork) -> tuple[Ints, Ints, Floats]:
-    """For each launch: one of its ops, its key, and the host's work since the thread's previous
-    launch, over the median for kernels with this name. Empty if too few share a name."""
-    device, host, thresholds = worked.graph.device, worked.graph.host, database.thresholds
-    op = np.flatnonzero(device.linked)
-    key = host.key(device.thread[op], host.origin_ns + device.call[op])
-    key, first = np.unique(key, return_index=True)
-    op = op[first]
-    follows = np.append(False, host.thread_of(key[1:]) == host.thread_of(key[:-1]))[: len(key)]
-    work = worked.between(key[np.flatnonzero(follows) - 1], key[follows])
-    op, key = op[follows], key[follows]
-    if len(op) < thresholds.start_parts * thresholds.fewest_alike:
-        return op[:0], key[:0], np.zeros(0)
-    rows = database.arrays("op_names", trace=trace_id)
-    name = rows["name_id"][np.searchsorted(rows["event_id"], device.op_id[op])]
-    order = np.lexsort((work, name))
-    _, begin, count = np.unique(name[order], return_index=True, return_counts=True)
-    usual = work[order][begin + (count - 1) // 2]
-    kind = np.searchsorted(name[order][begin], name)
-    is_known = count[kind] >= thresholds.start_parts // 2
-    ratio = work / np.maximum(1, usual[kind])
-    if 2 * int(is_known.sum()) <= len(op):
-        is_known = np.zeros(len(op), np.bool_)
-    return op[is_known], key[is_known], ratio[is_known]

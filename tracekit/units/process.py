@@ -45,10 +45,9 @@ class ServerSteps:
 
     spans: Spans
     name: list[str]
-    prefill_requests: Ints
-    prefill_tokens: Ints
-    decode_requests: Ints
-    decode_tokens: Ints
+    kind: list[str]
+    requests: Ints
+    tokens: Ints
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ Columns = dict[str, Any]
 _UNKNOWN = -(1 << 62)
 # Threads are apart if they are more regular than the process by this score.
 _MORE = 0.1
-_COUNTS = ("prefill_requests", "prefill_tokens", "decode_requests", "decode_tokens")
 
 
 def fill(connection: duckdb.DuckDBPyConnection) -> None:
@@ -109,7 +108,11 @@ def _read(connection: duckdb.DuckDBPyConnection, trace_id: int, pid: int) -> Hos
         marks=spans(marks),
         mark_names=marks["name"].tolist(),
         server_steps=ServerSteps(
-            spans(served), served["name"].tolist(), *(served[name] for name in _COUNTS)
+            spans(served),
+            served["name"].tolist(),
+            served["kind"].tolist(),
+            served["requests"],
+            served["tokens"],
         ),
         frames=Frames(
             spans(frames), frames["tid"], frames["parent_id"], frames["name"].tolist(), *flags
@@ -155,7 +158,9 @@ def _rows(process: HostProcess, placed: list[Placed]) -> Columns:
     ends = np.cumsum(sizes)
     groups = [group[end - size : end] for end, size in zip(ends, sizes, strict=True)]
     odd = [own != np.bincount(own).argmax() for own in groups]
-    ops = running_sum(process.launched.gpu_ops)
+    ops, weight = (
+        running_sum(each) for each in (process.launched.gpu_ops, process.launches.weight)
+    )
     return {
         "parent_id": repeated([each.parent for each in placed]),
         "level": level,
@@ -175,35 +180,21 @@ def _rows(process: HostProcess, placed: list[Placed]) -> Columns:
         "is_cold": cold,
         "launches": stop - first,
         "gpu_ops": ops[stop] - ops[first],
+        "gpu_ns": process.has_device * (weight[stop] - weight[first]),
     } | _requests(process.server_steps, placed)
 
 
 def _requests(steps: ServerSteps, placed: list[Placed]) -> Columns:
     """The kind of each unit; for a server's steps, their requests and tokens, too."""
     kinds: list[str] = []
-    requests, tokens = [], []
+    counts = []
     for each in placed:
         which = each.server_steps
         if which is None:
             kinds += [each.family.kind] * len(each.family)
-            requests.append(np.full(len(each.family), _UNKNOWN))
-            tokens.append(requests[-1])
-            continue
-        prefills, read = steps.prefill_requests[which], steps.prefill_tokens[which]
-        decodes, written = steps.decode_requests[which], steps.decode_tokens[which]
-        for has_prefill, has_decode in zip(
-            (prefills > 0).tolist(), (decodes > 0).tolist(), strict=True
-        ):
-            kinds.append(
-                {(True, True): "mixed", (True, False): "prefill", (False, True): "decode"}.get(
-                    (has_prefill, has_decode), each.family.kind
-                )
-            )
-        is_known = (prefills >= 0) | (decodes >= 0)
-        requests.append(
-            np.where(is_known, np.maximum(prefills, 0) + np.maximum(decodes, 0), _UNKNOWN)
-        )
-        tokens.append(np.where((read >= 0) & (written >= 0), read + written, _UNKNOWN))
-    numbers = {"requests": np.concatenate(requests), "tokens": np.concatenate(tokens)}
-    known = {name: np.ma.masked_equal(values, _UNKNOWN) for name, values in numbers.items()}
-    return {"kind": np.array(kinds, object)} | known
+            counts.append(np.full((2, len(each.family)), _UNKNOWN))
+        else:
+            kinds += [steps.kind[at] for at in which.tolist()]
+            counts.append(np.stack([steps.requests[which], steps.tokens[which]]))
+    requests, tokens = np.ma.masked_equal(np.concatenate(counts, axis=1), _UNKNOWN)
+    return {"kind": np.array(kinds, object), "requests": requests, "tokens": tokens}

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from tracekit.causes import UNRECORDED
 from tracekit.database.remedies import find_remedy
+from tracekit.evidence.units import is_single_pass, named_units, recorded_units
 from tracekit.text import duration, percent, share
 from tracekit.verdict.case import Case, Doubt
 from tracekit.verdict.next_steps import waits_for_workers
@@ -27,11 +28,9 @@ from tracekit.verdict.regime import (
     steady_busy_ns,
 )
 from tracekit.verdict.windows import (
+    are_few,
     differing_window,
     differs,
-    is_few,
-    is_single_pass,
-    is_unrepeated,
     other_steps,
 )
 
@@ -124,53 +123,44 @@ def _communicates_beyond_margin(case: Case) -> bool:
 
 
 def _are_few(case: Case) -> str | None:
-    ops, repetition = case.evidence.ops, case.evidence.repetition
-    if not is_few(ops, repetition, case.thresholds):
+    ops, units = case.evidence.ops, case.evidence.units
+    if not are_few(ops, units, case.thresholds):
         return None
     if not ops:
         return "No op was recorded that would represent a run."
     recorded = f"{ops} {'op was' if ops == 1 else 'ops were'} recorded"
-    also = " and nothing repeats" if is_unrepeated(repetition) else ""
+    also = " and nothing repeats" if is_single_pass(units) else ""
     return f"Only {recorded}{also}: too few to represent a run."
-
-
-def _repeats_little(case: Case) -> str | None:
-    if not is_unrepeated(case.evidence.repetition):
-        return None
-    return (
-        "Nothing repeats: most kernels ran once or twice, so the trace does not show a steady "
-        "state."
-    )
 
 
 def _stands_alone(case: Case) -> str | None:
     """A single pass, a single marked step, however often its work repeats, or a run without steps
     that captures graphs again."""
-    evidence, period, repetition = case.evidence, case.period, case.evidence.repetition
-    if is_single_pass(repetition, case.thresholds):
+    evidence, period, units = case.evidence, case.period, case.evidence.units
+    if is_single_pass(units):
         return "A single pass was recorded: no second one shows how much of it is usual."
+    is_step = period.window.kind == "step"
     advised = find_remedy(evidence.advised_remedy or "")
-    if period.window.kind != "step" and advised and advised.may_end:
+    if not is_step and advised and advised.may_end:
         return "A longer recording shows whether the run goes on capturing graphs."
-    if repetition is None or repetition.steps > 1:
-        return None
     # A host without a device is judged over all of its steps.
-    if period.window.kind != "step" and (period.gpu is not None or repetition.steps != 1):
+    if recorded_units(units) != 1 or (not is_step and period.gpu is not None):
         return None
-    passes = f", with {repetition.passes} passes" if repetition.passes > 1 else ""
-    return f"One step is marked{passes}: no second one shows how much of it is usual."
+    passes = max(each.passes for each in units)
+    held = f", with {passes} passes" if passes > 1 else ""
+    return f"One step is marked{held}: no second one shows how much of it is usual."
 
 
 def _has_two_states(case: Case) -> str | None:
-    """Passes with two very different lengths: the run changed while it was recorded. Passes are
-    measured on the host: if it runs ahead of a busy device, the queue limits them. Several passes
-    in each marked step are parts of the step."""
-    launch, repetition = case.evidence.launch, case.evidence.repetition
-    if case.verdict.regime == COMPUTE and launch is not None and launch.queue_depth_p50 > 1:
+    """Units of the same work with two very different lengths: the run changed while it was
+    recorded. If the host runs ahead of a busy device, the queue limits them."""
+    evidence, launch = case.evidence, case.evidence.launch
+    main = next((each for each in evidence.units if each.is_main), None)
+    is_ahead = launch is not None and launch.queue_depth_p50 > 1
+    if main is None or (case.verdict.regime == COMPUTE and is_ahead):
         return None
-    lengths = sorted((repetition and repetition.pass_lengths) or [])
-    if repetition is not None and 1 < repetition.steps <= len(lengths) / 2:
-        return None
+    alike = (s for s in evidence.steps if s.group == main.group and not s.is_cold)
+    lengths = sorted(step.window.span_ns for step in alike)
     apart = [after / max(1, before) for before, after in pairwise(lengths)]
     if not apart or max(apart) < case.thresholds.one_range_ratio:
         return None
@@ -181,7 +171,7 @@ def _has_two_states(case: Case) -> str | None:
         f"{len(part)} take {' to '.join(dict.fromkeys((duration(part[0]), duration(part[-1]))))}"
         for part in (lengths[:at], lengths[at:])
     )
-    return f"The passes are not alike: {', '.join(states)}."
+    return f"The {named_units(main.kind)} are not alike: {', '.join(states)}."
 
 
 def _is_uneven(case: Case) -> str | None:
@@ -201,11 +191,11 @@ def _is_uneven(case: Case) -> str | None:
 
 
 def _is_mostly_once(case: Case) -> str | None:
-    gains, repetition = case.period.gains, case.evidence.repetition
+    gains = case.period.gains
     once_ns = excess_in(case.period.window, case.evidence.one_offs)
     if gains is None or once_ns <= gains.window_ns:
         return None
-    has_steps = repetition and repetition.steps >= case.thresholds.fewest_alike
+    has_steps = recorded_units(case.evidence.units) >= case.thresholds.fewest_alike
     start = "" if has_steps else ": this is more a start than a steady run"
     return f"One-off events take longer than what is left to judge{start}."
 
@@ -340,7 +330,6 @@ DOUBTS: tuple[Doubt, ...] = (
     Doubt("close_call", _is_close, turns=True),
     Doubt("two_states", _has_two_states),
     Doubt("uneven_steps", _is_uneven),
-    Doubt("unrepeated", _repeats_little, turns=True, caps="low", unless=(FEW_OPS,)),
     Doubt("mostly_once", _is_mostly_once, turns=True, caps="low"),
     Doubt("unexplained_waits", _waits_unexplained, turns=_exceeds_margin),
     Doubt("overlapping_streams", _overlaps_streams),

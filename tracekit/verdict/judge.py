@@ -36,7 +36,7 @@ from tracekit.verdict.regime import (
     steady_busy_ns,
 )
 from tracekit.verdict.sentences import headline, hole_sentences, kinds_of, recorded_meanwhile
-from tracekit.verdict.windows import is_anecdote, is_few, outside, step_sentences, window_sentences
+from tracekit.verdict.windows import are_few, outside, step_sentences, window_sentences
 
 _NOTHING = ("The trace has neither GPU ops nor operators", ": there is nothing to judge")
 _SNAPSHOT = (
@@ -186,9 +186,8 @@ def _judge_device(basis: Basis) -> Verdict:
     regime, margin = bound.regime, bound.margin
     bottleneck = _advised(evidence, bound) or bound.bottleneck
     # A few ops do not represent a long trace.
-    is_short = bool(outside(basis))
-    is_short = is_short and is_few(evidence.ops, evidence.repetition, thresholds)
-    if is_short or is_anecdote(bottleneck, evidence.ops, evidence.repetition, thresholds):
+    is_few = are_few(evidence.ops, evidence.units, thresholds)
+    if is_few and (bottleneck == UNRECORDED or outside(basis)):
         count = "1 GPU op was" if evidence.ops == 1 else f"{evidence.ops} GPU ops were"
         reason = (f"Only {count} recorded, too few to represent a run", "")
         return unknown(window, why, reason, fractions, [words("next")["more_work"]], savings)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace
 
 from tracekit.evidence.model import Evidence, Finding, Window
+from tracekit.evidence.units import recorded_units
 from tracekit.replay.model import Causal
 from tracekit.text import duration
 from tracekit.verdict.case import Case, Doubt
@@ -106,8 +107,7 @@ def _lost(case: Case, finding: Finding) -> str | None:
         return "none"
     if finding.code in ("dropped_at_start", "lost_kernels"):
         return "low"
-    repetition = case.evidence.repetition
-    if finding.code == "dropped_at_end" and (repetition is None or repetition.steps != 1):
+    if finding.code == "dropped_at_end" and recorded_units(case.evidence.units) != 1:
         return None
     return "low" if _share(finding, case.evidence) >= case.thresholds.lost_share else None
 

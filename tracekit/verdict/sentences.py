@@ -107,9 +107,9 @@ def _said(case: Case) -> str:
 def _repeating(evidence: Evidence) -> str:
     """A sentence on the time in a unit of what the device's work repeats."""
     part = evidence.repeating
-    if part is None:
+    if part is None or part.gpu is None:
         return ""
-    gpu, span_ns = part.gpu, part.span_ns
+    gpu, span_ns = part.gpu, part.window.span_ns
     parts = {
         "communication that nothing covers": gpu.exposed_comm_ns,
         "copies that nothing covers": gpu.exposed_memcpy_ns,
@@ -118,7 +118,7 @@ def _repeating(evidence: Evidence) -> str:
     }
     most = sorted(parts.items(), key=lambda item: -item[1])[:_NAMED]
     named = ", ".join(f"{share(ns, span_ns)} {name}" for name, ns in most if ns)
-    return f". Its work repeats, {part.units} of {duration(span_ns)} in the median: {named}"
+    return f". Its work repeats, {part.window.name} of {duration(span_ns)} in the median: {named}"
 
 
 def _nearly_busy(case: Case) -> str:

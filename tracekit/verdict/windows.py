@@ -5,12 +5,13 @@ how much of a run was recorded.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from statistics import median_low
 
 from msgspec.structs import replace
 
-from tracekit.causes import UNRECORDED
-from tracekit.evidence.model import Evidence, Period, Repetition, Window
+from tracekit.evidence.model import Evidence, Period, Window
+from tracekit.evidence.units import UnitGroup, is_single_pass, recorded_units
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.case import Basis, Case
@@ -37,7 +38,7 @@ def differing_window(case: Case) -> Period | None:
             continue
         lead_ns = window.start_ns - each.window.start_ns
         is_led = lead_ns >= thresholds.small_gain * each.window.span_ns
-        is_led = is_led and is_single_pass(evidence.repetition, thresholds)
+        is_led = is_led and is_single_pass(evidence.units)
         if window.kind == "host_active":
             is_led = bool(_ends_beyond(each.window, window, _ends(window), thresholds.small_gain))
         if other == "gpu_active" or is_led:
@@ -177,32 +178,11 @@ def _op(window: Window) -> str:
     return "operator" if window.name == _OF_OPERATORS else ""
 
 
-def is_unrepeated(repetition: Repetition | None) -> bool:
-    """Whether most GPU ops have a name that hardly occurs again."""
-    return repetition is not None and 2 * repetition.repeated < repetition.gpu_ops
-
-
-def is_anecdote(
-    bottleneck: str | None, ops: int, repetition: Repetition | None, thresholds: Thresholds
-) -> bool:
-    """Whether a device waits while nothing was recorded, and ran too few ops to represent a
-    run."""
-    return bottleneck == UNRECORDED and is_few(ops, repetition, thresholds)
-
-
-def is_few(ops: int, repetition: Repetition | None, thresholds: Thresholds) -> bool:
-    """Whether these ops are too few to represent a run, without steps that repeat them."""
-    steps = repetition.steps if repetition and ops else 0
-    return bool(ops < thresholds.few_ops and steps < thresholds.fewest_alike)
-
-
-def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> bool:
-    """Whether the program did its work once: many names occur a single time, or its outermost
-    module runs once."""
-    if repetition is None or repetition.steps > 1:
-        return False
-    is_first = repetition.once >= thresholds.once_share * max(1, repetition.names)
-    return is_first or repetition.passes == 1
+def are_few(ops: int, units: Sequence[UnitGroup], thresholds: Thresholds) -> bool:
+    """Whether these ops are too few to represent a run, without units that repeat them."""
+    is_repeated = ops > 0 and recorded_units(units) >= thresholds.fewest_alike
+    least = thresholds.few_once if is_single_pass(units) else thresholds.few_ops
+    return bool(ops < least and not is_repeated)
 
 
 def step_sentences(case: Case) -> list[str]:

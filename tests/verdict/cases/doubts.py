@@ -6,7 +6,7 @@ from tests.kit.evidenced import (
     CUT,
     LATE,
     MS,
-    PASSES,
+    ONE_STEP,
     PYTHON,
     RECORDED,
     SPAN_NS,
@@ -22,7 +22,7 @@ from tests.kit.evidenced import (
     period,
     window,
 )
-from tracekit.evidence.model import OneOffEvent, Repetition
+from tracekit.evidence.model import OneOffEvent
 
 LED = {
     "busy": 0.95,
@@ -45,7 +45,8 @@ SLOWED = {
                 time_ns=20 * MS)
     ],
 }  # fmt: skip
-ONE_PASS = Repetition(gpu_ops=100, repeated=0, steps=0, names=100, once=100)
+ONE_PASS = [replace(ONE_STEP, kind="pass", source="single", passes=0, is_main=False)]
+STEPS = [replace(ONE_STEP, count=3)]
 
 
 def gpu_active(regime):
@@ -57,9 +58,14 @@ def communicating(*, ms):
     return evidence(busy=0.45, host_gain=0.36, device_gain=0.06, gpu=device)
 
 
-def passes(*lengths_ms):
-    repetition = replace(PASSES, pass_lengths=[ms * MS for ms in lengths_ms])
-    return evidence(**PYTHON, repetition=repetition)
+def passes(*lengths_ms, cold=0, **others):
+    """A run of passes of these lengths, of which the first ones are cold."""
+    steps = [
+        period(window("step", f"pass {at}", 0, ms * MS), "", group=0, is_cold=at < cold)
+        for at, ms in enumerate(lengths_ms)
+    ]
+    units = [replace(ONE_STEP, kind="pass", source="frame", count=len(steps), passes=0)]
+    return evidence(**(PYTHON | others), units=units, steps=steps)
 
 
 def with_step(*, ops, busy_ms):
@@ -207,7 +213,7 @@ CASES = {
     ),
     "few ops that repeat in each step": Judged(
         evidence=evidence(
-            **LATE, ops=3, removed={"unrecorded-time": 0.8}, repetition=replace(PASSES, steps=3),
+            **LATE, ops=3, removed={"unrecorded-time": 0.8}, units=STEPS,
         ),
         regime="overhead-bound", confidence="medium", lacks=["too few"],
     ),
@@ -251,20 +257,20 @@ CASES = {
         confidence="high",
     ),
     "one marked step": Judged(
-        evidence=evidence(**LATE, window=STEP, repetition=PASSES),
+        evidence=evidence(**LATE, window=STEP, units=[ONE_STEP]),
         confidence="medium", says=["One step is marked, with 5 passes"],
     ),
     "several marked steps": Judged(
-        evidence=evidence(**LATE, window=STEP, repetition=replace(PASSES, steps=3)),
+        evidence=evidence(**LATE, window=STEP, units=STEPS),
         confidence="high",
     ),
     "one marked step of a host without a device": Judged(
-        evidence=replace(host_evidence(compute_ms=5, dispatch_ms=90), repetition=PASSES),
+        evidence=replace(host_evidence(compute_ms=5, dispatch_ms=90), units=[ONE_STEP]),
         confidence="medium", says=["One step is marked, with 5 passes"],
     ),
     "several marked steps of a host without a device": Judged(
         evidence=replace(
-            host_evidence(compute_ms=5, dispatch_ms=90), repetition=replace(PASSES, steps=3),
+            host_evidence(compute_ms=5, dispatch_ms=90), units=STEPS,
         ),
         confidence="high",
     ),
@@ -278,20 +284,13 @@ CASES = {
     "one long pass": Judged(
         evidence=passes(900, 120, 118, 116), lacks=["The passes are not alike"],
     ),
-    "several passes in each marked step": Judged(
-        evidence=evidence(
-            **PYTHON,
-            repetition=replace(
-                PASSES, steps=2, pass_lengths=[118 * MS, 116 * MS, 1_015 * MS, 1_068 * MS],
-            ),
-        ),
-        lacks=["The passes are not alike"],
+    "long passes that are cold": Judged(
+        evidence=passes(1_015, 1_068, 118, 116, cold=2), lacks=["The passes are not alike"],
     ),
     "passes of a host that runs ahead of its device": Judged(
-        evidence=evidence(
-            busy=1, device_gain=0.5, removed={"math": 0.5},
+        evidence=passes(
+            13, 14, 140, 145, busy=1, host_gain=0, device_gain=0.5, removed={"math": 0.5},
             launch=launch(delay_ns=9 * MS, queue_depth=90),
-            repetition=replace(PASSES, pass_lengths=[13 * MS, 14 * MS, 140 * MS, 145 * MS]),
         ),
         regime="compute-bound", lacks=["The passes are not alike"],
     ),
@@ -305,18 +304,16 @@ CASES = {
         evidence=with_step(ops=500, busy_ms=40), lacks=["less in as many GPU ops"],
     ),
     "a single pass with work before its first op": Judged(
-        evidence=evidence(**LED, repetition=ONE_PASS),
+        evidence=evidence(**LED, units=ONE_PASS),
         confidence="low",
         says=["With the 50 ms before the first GPU op, the run would be overhead-bound by python."],
     ),
     "a single pass with work before its first op that hardly turns the verdict": Judged(
-        evidence=evidence(**LED | {"windows": [BARELY]}, repetition=ONE_PASS),
+        evidence=evidence(**LED | {"windows": [BARELY]}, units=ONE_PASS),
         confidence="low", says=["the run would be overhead-bound by python, if only just."],
     ),
     "many passes with work before the first op": Judged(
-        evidence=evidence(
-            **LED, repetition=Repetition(gpu_ops=1000, repeated=1000, steps=0, names=50, passes=20),
-        ),
+        evidence=evidence(**LED, units=[replace(ONE_PASS[0], count=20)]),
         lacks=["With the 50 ms before", "That is without"],
     ),
 }  # fmt: skip

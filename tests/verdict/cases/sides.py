@@ -13,9 +13,10 @@ from tests.kit.evidenced import (
     evidence,
     gpu,
     late_for,
+    window,
     with_links,
 )
-from tracekit.evidence.model import Repeating
+from tracekit.evidence.model import Account
 
 TIED = {"host_gain": 0.01, "device_gain": 0.02, "work": {"math": 60, "memory-bandwidth": 40}}
 GAPS = {"busy": 0.45, "host_gain": 0.27}
@@ -126,8 +127,8 @@ CASES = {
     "unexplained waits in a run of which a part repeats": Judged(
         evidence=evidence(
             host_gain=0.1, device_gain=0.05, unknown=0.5,
-            repeating=Repeating(
-                units="50 passes", span_ns=50 * MS,
+            repeating=Account(
+                window=window("range", "50 passes", 0, 50 * MS),
                 gpu=gpu(ops=500, busy_ns=40 * MS, comm_ns=35 * MS, idle_ns=10 * MS),
             ),
         ),
