@@ -15,7 +15,7 @@ UNRECORDED = "unrecorded-time"
 # a cause's number is its index here.
 CAUSES = (
     *("launch", "dispatch", "python", "sync", "input", "allocation", "compilation", "copy"),
-    UNRECORDED,
+    *("host-function", UNRECORDED),
     *("communication", "memory-bandwidth", "math", "math-or-memory", "latency"),
     "unknown",
 )
@@ -36,7 +36,7 @@ OF_DEVICE = (
 # columns of the query cpu_time, `launch_latency` and `held` in gpu_timeline).
 CAUSE_OF_ACTIVITY = {
     "runtime": "launch", "view": "dispatch", "untraced": "python", "launch_latency": "latency",
-    "held": "unknown",
+    "held": "unknown", "host_function": "host-function",
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ SELECT
     o.launch_id IS NOT NULL AND o.launch_start_ns > i.start_ns AS is_late,
     CASE WHEN next_id IS NULL THEN 'after_last_op'
          WHEN o.launch_id IS NULL THEN 'unlinked'
+         WHEN o.kind = 'host_function' AND o.start_ns <= i.start_ns THEN 'host_late'
          WHEN NOT is_late THEN 'device'
          WHEN i.trace_id NOT IN (FROM _scratch.crowded_trace) THEN 'host_late' END::idle_class AS idle_class
 FROM (FROM _scratch.device_interval WHERE activity = 'idle') AS i

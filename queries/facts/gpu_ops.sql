@@ -1,8 +1,9 @@
 -- fact: An operation that a device executed, with the call that launched it.
 -- needs: slice_label
 -- of: slice_thread
--- when: kind IN ('kernel', 'memcpy', 'memset')
--- An event is a GPU op by its category; having a stream is not enough. Its launch is the first runtime or
+-- when: kind IN ('kernel', 'memcpy', 'memset', 'host_function')
+-- An event is a GPU op by its category; having a stream is not enough. A function of the host that a stream
+-- runs, as in a graph, is one, too: the device is idle meanwhile. Its launch is the first runtime or
 -- driver event of its correlation, in its trace; the columns from `launch_id` on are NULL without one. A
 -- correlation is ignored if calls of several processes have it, or if it is 0 on several calls.
 -- Recorders write some ops at time 0 (github.com/pytorch/kineto/issues/109): those far from all work of the
@@ -38,20 +39,21 @@ near AS (
 op AS MATERIALIZED (
     SELECT
         s.trace_id, event_id, kind::gpu_op_kind AS kind,
-        CASE WHEN kind <> 'kernel' THEN 'copy' WHEN class = 'communication' THEN 'communication'
-             ELSE 'compute' END::device_activity AS activity,
+        CASE WHEN kind = 'host_function' THEN kind WHEN kind <> 'kernel' THEN 'copy'
+             WHEN class = 'communication' THEN class ELSE 'compute' END::device_activity AS activity,
         coalesce(class, kind)::gpu_op_class AS class,
         name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream, start_ns, end_ns,
         dur_ns, correlation, external_id, label_id,
         CASE kind WHEN 'memset' THEN 'memset' WHEN 'memcpy' THEN
             coalesce(nullif(regexp_extract(name, '(HtoD|DtoH|DtoD|PtoP|HtoH|AtoA|AtoH|HtoA|AtoD|DtoA)', 1),
-                ''), args->>'kind', args->>'direction', 'other') END AS copy_kind,
+                ''), args->>'copy kind', args->>'kind', args->>'direction', 'other') END AS copy_kind,
         CASE kind WHEN 'memset' THEN TRY_CAST(args->>'bytes' AS BIGINT) WHEN 'memcpy' THEN
             coalesce(TRY_CAST(args->>'bytes' AS BIGINT), TRY_CAST(args->>'size' AS BIGINT)) END AS bytes,
         CASE kind WHEN 'kernel' THEN args->>'grid' END AS grid,
         CASE kind WHEN 'kernel' THEN TRY_CAST(args->>'blocks per SM' AS DOUBLE) END AS blocks_per_sm
     FROM slices AS s LEFT JOIN near USING (trace_id)
-    WHERE kind IN ('kernel', 'memcpy', 'memset') AND (start_ns BETWEEN since_ns AND until_ns) IS NOT FALSE
+    WHERE kind IN ('kernel', 'memcpy', 'memset', 'host_function')
+        AND (start_ns BETWEEN since_ns AND until_ns) IS NOT FALSE
 ),
 call AS (
     SELECT

@@ -10,7 +10,8 @@
 --              after_last_op  no op followed
 --   cause      what the launching thread did meanwhile: `launch` (or `copy`) during the call that
 --              launched the op, `launch_latency` from its return until the op began, but at most
---              `most_latency_ns`, and `held` for the rest, whose reason is unknown. Device gaps have only
+--              `most_latency_ns`, and `held` for the rest, whose reason is unknown; `host_function` while a
+--              function of the host ran on the stream, as in a graph. Device gaps have only
 --              `launch`: the call was in progress when the gap began, so nothing was queued
 -- `place` numbers the intervals of all devices in order of time; an idle interval may have several rows, one
 -- for each cause. tracekit/ingest/derived.py adds the waits for the host, [gap start, launch), with the
@@ -46,8 +47,9 @@ UNION ALL
 SELECT trace_id, device_id, place, greatest(start_ns, launch_end_ns),
        CASE WHEN is_late THEN least(end_ns, launch_end_ns + thresholds().most_latency_ns) ELSE end_ns END,
        'idle'::device_activity, coalesce(idle_class, 'host_late'),
-       CASE WHEN is_late THEN 'launch_latency' END::idle_cause, op_id, launch_id,
-       CASE WHEN is_late THEN launch_id END
+       CASE WHEN is_late THEN 'launch_latency'
+            WHEN idle_class = 'host_late' THEN 'host_function' END::idle_cause,
+       op_id, launch_id, CASE WHEN is_late THEN launch_id END
 FROM _scratch.gap WHERE launch_id IS NOT NULL AND end_ns > launch_end_ns
 UNION ALL
 SELECT trace_id, device_id, place, launch_end_ns + thresholds().most_latency_ns, end_ns,

@@ -96,7 +96,7 @@ kernel_limit AS (
       ON g.trace_id = s.trace_id AND g.pid = s.pid AND g.tid = s.tid AND g.launch_start_ns >= s.start_ns
 )
 SELECT op.trace_id, op.event_id,
-       CASE coalesce(known_by, found_by) WHEN 'kind' THEN op.activity::VARCHAR
+       CASE coalesce(known_by, found_by) WHEN 'kind' THEN replace(op.activity::VARCHAR, '_', '-')
            WHEN 'duration' THEN 'latency' WHEN 'grid' THEN 'latency' WHEN 'tiles' THEN 'math'
            WHEN 'class' THEN 'memory-bandwidth' WHEN 'tokens' THEN 'memory-bandwidth'
            ELSE CASE coalesce(roof, sibling_roof) WHEN 'memory' THEN 'memory-bandwidth'

@@ -64,7 +64,7 @@ slice AS (
            ($wait_kind::BIGINT << $kind_shift) | (gap.place << $id_shift), -1
     FROM _scratch.gap AS gap JOIN gpu_ops AS l ON gap.trace_id = l.trace_id AND gap.op_id = l.event_id
     JOIN host_thread AS t ON l.trace_id = t.trace_id AND l.pid = t.pid AND l.tid = t.tid
-    WHERE idle_class = 'host_late'
+    WHERE idle_class = 'host_late' AND is_late
     UNION ALL
     SELECT thread, start_ns, end_ns,
            $thread_kind * (1::BIGINT << $kind_shift)

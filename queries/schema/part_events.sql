@@ -21,7 +21,8 @@ whole_step AS (
 ),
 slice AS (
     SELECT event_id, pid, tid, start_ns, end_ns FROM slices
-    WHERE trace_id = getvariable('trace') AND coalesce(kind, '') NOT IN ('kernel', 'memcpy', 'memset')
+    WHERE trace_id = getvariable('trace')
+        AND coalesce(kind, '') NOT IN ('kernel', 'memcpy', 'memset', 'host_function')
       AND (has(traits, 'step') IS NOT TRUE OR name IN (FROM whole_step))
 ),
 chosen AS (

@@ -253,3 +253,29 @@ def test_a_prediction_comes_with_its_doubts(tmp_path):
         none, doubts = (run.whatif("host*0.5", trace=trace).doubts for trace in (1, 2))
     assert none == []
     assert any(each.startswith("error: the end is missing") for each in doubts)
+
+
+def test_functions_of_the_host_on_a_stream_are_the_hosts_work(tmp_path):
+    """Each of ten graphs runs a function of 60 us between two kernels of 100 us."""
+    events, args = [], {"device": 0, "stream": 7}
+    for number in range(1, 11):
+        at = 300 * number
+        events += [
+            traces.launch(at, 5, number, "cudaGraphLaunch"),
+            traces.gpu_op(at + 10, 100, number),
+            traces.slice_event("graph_host_node", "HostNode: f", at + 115, 60)
+            | {"pid": 0, "tid": 7, "args": args | {"correlation": number}},
+            traces.gpu_op(at + 180, 100, number),
+        ]
+    with traces.load(tmp_path, events) as run:
+        assert run.sql("SELECT count(*) FROM gpu_ops WHERE kind = 'host_function'").item() == 10
+        replay = Replay(run.session, 1)
+        window = replay.window(WindowId("gpu_active", 0))
+        changes = ((), ("host-function*0",), ("device*0.5",))
+        length, without, faster = (window.length(replay.run(*each)) for each in changes)
+        shares = window.path(replay.run()).shares
+    assert length == 2_970_000
+    # The next graph is launched while this one runs: what is saved is an earlier end of the last.
+    assert length - without == 60_000
+    assert length - faster == 100_000
+    assert shares["host-function"] > 0

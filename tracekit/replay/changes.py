@@ -84,12 +84,13 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
 
     Factor 0 removes a cause: its work, and the waits in its calls.
     """
-    edges = graph.edges
+    edges, function = graph.edges, CAUSES.index("host-function")
     if what == "host":
         scale.host.scale_apart(factor, apart=False)
+        scale.op.scale_cause(function, factor)
         scale.fixed.scale_apart(factor, apart=True)
     elif what == "device":
-        scale.op.scale(factor)
+        scale.op.scale_cause(function, factor, others=True)
         scale.host.scale_apart(factor, apart=True)
         # Waits for kernels that are not in the trace.
         scale.fixed.scale_cause(CAUSES.index(UNKNOWN_LIMIT), factor)

@@ -33,9 +33,9 @@ STRAGGLER = "straggler"
 BUBBLE = "pipeline-bubble"
 HELP = """\
 host*K, device*K: all work on a side takes K times as long.
-CAUSE*K: launch, dispatch, python, sync, input, allocation, compilation, copy, unrecorded-time,
-communication, memory-bandwidth, math, math-or-memory (kernels limited by either) or latency; *0
-removes it (sync*0: no call waits for the device).
+CAUSE*K: launch, dispatch, python, sync, input, allocation, compilation, copy, host-function,
+unrecorded-time, communication, memory-bandwidth, math, math-or-memory (kernels limited by either)
+or latency; *0 removes it (sync*0: no call waits for the device).
 kernel:NAME*K, class:NAME*K: kernels whose name or class contains NAME (or matches it, with *, ?
 or [).
 operator:NAME*K, module:NAME*K: the work inside the operator or module, and the ops launched there.

@@ -28,6 +28,7 @@ HOST = {
     "copy": "#4a9fd6",
     "launch_latency": "#b3a2d6",
     "held": "#7d8a3c",
+    "host_function": "#a0522d",
 }
 
 # Activities of a device, and their limits.

@@ -134,8 +134,9 @@ class Rates(Struct):
         self.is_apart = np.append(self.is_apart, self.is_apart[kinds])
         self.rate = np.append(self.rate, self.rate[kinds] * factors)
 
-    def scale_cause(self, cause: int, factor: float) -> None:
-        self.rate = np.where(self.cause == cause, self.rate * factor, self.rate)
+    def scale_cause(self, cause: int, factor: float, *, others: bool = False) -> None:
+        """Scales the parts with a cause, or all others."""
+        self.rate = np.where((self.cause == cause) != others, self.rate * factor, self.rate)
 
     def times(self, ns: Numbers, which: Which = slice(None)) -> Ints:
         """Scales `ns`: the measured times of the parts `which`, or pieces of those times."""
