@@ -3,7 +3,8 @@
 -- of: slice_thread
 -- when: kind IN ('kernel', 'memcpy', 'memset', 'host_function')
 -- An event is a GPU op by its category; having a stream is not enough. A function of the host that a stream
--- runs, as in a graph, is one, too: the device is idle meanwhile. Its launch is the first runtime or
+-- runs, as in a graph, is one, too: the device is idle meanwhile. PyTorch may draw a graph's kernels in
+-- lanes, and names their stream apart. Its launch is the first runtime or
 -- driver event of its correlation, in its trace; the columns from `launch_id` on are NULL without one. A
 -- correlation is ignored if calls of several processes have it, or if it is 0 on several calls.
 -- Recorders write some ops at time 0 (github.com/pytorch/kineto/issues/109): those far from all work of the
@@ -42,8 +43,10 @@ op AS MATERIALIZED (
         CASE WHEN kind = 'host_function' THEN kind WHEN kind <> 'kernel' THEN 'copy'
              WHEN class = 'communication' THEN class ELSE 'compute' END::device_activity AS activity,
         coalesce(class, kind)::gpu_op_class AS class,
-        name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream, start_ns, end_ns,
-        dur_ns, correlation, external_id, label_id,
+        name, coalesce(device_id, pid) AS device_id,
+        CASE WHEN contains(args, '"original_stream"') THEN TRY_CAST(args->>'original_stream' AS BIGINT)
+            ELSE coalesce(stream, tid) END AS stream,
+        start_ns, end_ns, dur_ns, correlation, external_id, label_id,
         CASE kind WHEN 'memset' THEN 'memset' WHEN 'memcpy' THEN
             coalesce(nullif(regexp_extract(name, '(HtoD|DtoH|DtoD|PtoP|HtoH|AtoA|AtoH|HtoA|AtoD|DtoA)', 1),
                 ''), args->>'copy kind', args->>'kind', args->>'direction', 'other') END AS copy_kind,
