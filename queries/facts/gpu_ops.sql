@@ -17,6 +17,7 @@ CREATE TABLE gpu_ops (
     name VARCHAR, device_id BIGINT, stream BIGINT, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,
     correlation BIGINT, external_id BIGINT, label_id BIGINT,
     copy_kind VARCHAR,        -- for a copy: HtoD, DtoH, DtoD, PtoP ...; memset; NULL: a kernel
+    host_memory VARCHAR,      -- for a copy: pageable, pinned or managed; NULL: unknown, or not the host's
     bytes    BIGINT,          -- bytes that a copy or fill moves
     grid     VARCHAR,         -- a kernel's, as the trace has it
     blocks_per_sm DOUBLE,     -- of it; NVIDIA's alone
@@ -50,6 +51,8 @@ op AS MATERIALIZED (
         CASE kind WHEN 'memset' THEN 'memset' WHEN 'memcpy' THEN
             coalesce(nullif(regexp_extract(name, '(HtoD|DtoH|DtoD|PtoP|HtoH|AtoA|AtoH|HtoA|AtoD|DtoA)', 1),
                 ''), args->>'copy kind', args->>'kind', args->>'direction', 'other') END AS copy_kind,
+        CASE kind WHEN 'memcpy' THEN lower(nullif(regexp_extract(concat_ws(' ', name, args->>'src kind',
+            args->>'dst kind'), '(?i)\b(Pageable|Pinned|Managed)\b', 1), '')) END AS host_memory,
         CASE kind WHEN 'memset' THEN TRY_CAST(args->>'bytes' AS BIGINT) WHEN 'memcpy' THEN
             coalesce(TRY_CAST(args->>'bytes' AS BIGINT), TRY_CAST(args->>'size' AS BIGINT)) END AS bytes,
         CASE kind WHEN 'kernel' THEN args->>'grid' END AS grid,
@@ -75,7 +78,7 @@ SELECT
     -- pageable memory returns shortly before its copy ends.
     if(launch_id IS NULL, NULL, op.kind = 'memcpy' AND copy_kind NOT IN ('DtoD', 'PtoP')
         AND (call.end_ns >= op.end_ns
-            OR contains(op.name, 'Pageable') AND call.end_ns - op.start_ns > op.dur_ns / 2)) AS is_blocking,
+            OR host_memory = 'pageable' AND call.end_ns - op.start_ns > op.dur_ns / 2)) AS is_blocking,
     is_blocking OR n.activity = 'copy' OR if(launch_id IS NULL, NULL,
         op.kind = 'memcpy' AND call.end_ns - op.start_ns > op.dur_ns / 2) AS is_copy_call
 FROM op LEFT JOIN call USING (trace_id, correlation)

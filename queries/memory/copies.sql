@@ -13,8 +13,7 @@
 -- A copy from or to pageable memory is staged through a pinned buffer, and blocks the host in most cases:
 -- https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html
 WITH copy AS (
-    SELECT * EXCLUDE event_id, event_id AS copy_id, launch_id AS event_id,
-           lower(nullif(regexp_extract(name, '(?i)\b(Pageable|Pinned|Managed)\b', 1), '')) AS host_memory
+    SELECT * EXCLUDE event_id, event_id AS copy_id, launch_id AS event_id
     FROM gpu_ops WHERE kind = 'memcpy' AND is_asked(trace_id)
 ),
 called AS (

@@ -4,7 +4,7 @@
 -- titled: an input to keep on the device: Keep tensors that operators read on the device
 -- causes: copy
 -- frameworks: PyTorch
--- when: kind = 'memcpy' AND (regexp_matches(name, 'HtoD|(?i:pageable)')
+-- when: kind = 'memcpy' AND (regexp_matches(name, 'HtoD|(?i:pageable)|^Memcpy$')
 --     OR NOT regexp_matches(name, '[DPHA]to[DPHA]'))
 -- needs: Host buffers in pinned memory: from the data loader (pin_memory=True), or allocated once and filled
 --     again.
@@ -31,7 +31,7 @@
 -- The program reads what is copied to it: that the host waits for those copies is another remedy's.
 WITH copy AS (
     SELECT trace_id, event_id AS copy_id, device_id, stream, copy_kind, bytes, start_ns, dur_ns,
-           lower(nullif(regexp_extract(name, '(?i)\b(Pageable|Pinned|Managed)\b', 1), '')) AS memory,
+           host_memory AS memory,
            is_blocking, launch_id AS event_id, pid, tid, launch_start_ns, launch_end_ns
     FROM gpu_ops WHERE copy_kind IN ('HtoD', 'DtoH') AND is_asked(trace_id) AND NOT is_graph
 ),
