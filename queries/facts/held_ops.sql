@@ -9,7 +9,8 @@ overhead AS (SELECT trace_id, start_ns, end_ns FROM slices WHERE kind = 'overhea
 SELECT h.trace_id, 'held_ops' AS code, 'info' AS severity, count(*) AS count,
        format('ops start up to {} after their launch, {} in all, although the device is idle: another '
            || 'process on it, its clock, or a wait that was not recorded',
-           duration_text(max(h.end_ns - h.start_ns)), duration_text(sum(h.end_ns - h.start_ns)::BIGINT)) AS message,
+           duration_text(max(h.end_ns - h.start_ns)),
+           duration_text(sum(h.end_ns - h.start_ns)::BIGINT)) AS message,
        sum(h.end_ns - h.start_ns)::BIGINT AS time_ns, NULL AS event_id
 FROM held AS h ASOF LEFT JOIN overhead AS o ON h.trace_id = o.trace_id AND h.end_ns > o.start_ns
 JOIN windows AS w ON h.trace_id = w.trace_id AND h.device_id = w.device_id AND w.kind = 'gpu_active'
