@@ -16,6 +16,6 @@ FROM held AS h ASOF LEFT JOIN overhead AS o ON h.trace_id = o.trace_id AND h.end
 JOIN windows AS w ON h.trace_id = w.trace_id AND h.device_id = w.device_id AND w.kind = 'gpu_active'
 WHERE (o.end_ns > h.start_ns) IS NOT TRUE
 GROUP BY h.trace_id
-HAVING count(*) >= thresholds().fewest_alike
+HAVING count(*) >= thresholds().held_least
     AND 2 * (max(h.end_ns) - min(h.start_ns)) >= any_value(w.end_ns - w.start_ns)
     AND sum(h.end_ns - h.start_ns) >= thresholds().held_gain * any_value(w.end_ns - w.start_ns)
