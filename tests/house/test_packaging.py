@@ -99,6 +99,7 @@ def test_both_distributions_hold_the_licenses_the_skill_and_all_sql(built):
     assert re.findall(r"\]\((?!https://)[^)]*\)", page.partition("\n\n")[2]) == []
 
 
+@pytest.mark.thorough
 def test_a_wheel_of_the_systems_compiler_says_so_and_one_of_ziglang_runs_anywhere(built):
     assert "manylinux" not in built[1].name
     for program in (["gcc", "-O2"], ["clang"]):

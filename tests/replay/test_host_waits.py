@@ -1,5 +1,7 @@
 """The fact `host_wait`: who waits for whom, and how that is known."""
 
+from collections import Counter
+
 import pytest
 
 import tracekit
@@ -18,8 +20,8 @@ from tests.kit.atoms import (
     step,
 )
 from tests.kit.simulator import Machine, Simulation
+from tracekit.replay.replay import Replay
 
-WAITS = "SELECT waits_for, known_from, count(*) AS n FROM host_wait GROUP BY ALL ORDER BY n DESC"
 LONG = Launch(5 * US, (("math", 400 * US),))
 SHORT = Launch(5 * US, (("math", 3 * US),))
 MULTIPLY = operator("aten::mm", 5 * US, LONG)
@@ -30,7 +32,8 @@ def waits(folder, atoms, machine=None):
     """What the host of a simulated program waits for: a count by what and how it is known."""
     path = simulated.write(folder / "t.json", Simulation(atoms, machine or Machine()))
     with tracekit.load(path) as run:
-        return {(of, known): n for of, known, n in run.sql(WAITS).iter_rows()}
+        found = Replay(run.session, 1).host_waits
+    return Counter(zip(found["waits_for"], found["known_from"], strict=True))
 
 
 def steps(*atoms):

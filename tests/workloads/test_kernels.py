@@ -120,7 +120,7 @@ def test_every_activation_is_computed_with_its_gradients(activation, dtype):
 
 # 131 rows reach the tiles of 64 rows and more.
 @every_dtype
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("rows", [1, 15, 17, 64, 131])
 @pytest.mark.parametrize(("hidden", "dim"), [(1, 1), (33, 65), (64, 64), (130, 70)])
 def test_products_hold_for_any_size_of_rows_and_features(rows, hidden, dim, dtype):
