@@ -3,7 +3,8 @@
 -- needs: slice_label
 -- when: has(traits, 'optimizer_step')
 -- Apex's FusedAdam and its like call no operator for their kernels (github.com/NVIDIA/apex).
-SELECT s.trace_id, 'optimizer', optimizer || CASE WHEN bool_or(contains(o.name, '_fused_')) OR optimizer LIKE 'Fused%' THEN ', fused'
+SELECT s.trace_id, 'optimizer', optimizer || CASE
+           WHEN optimizer LIKE 'Fused%' OR bool_or(contains(o.name, '_fused_')) THEN ', fused'
            WHEN bool_or(contains(o.name, '_foreach_')) THEN ', foreach'
            WHEN count(o.name) > 0 THEN ', one by one' ELSE '' END,
        NULL, NULL, min(s.event_id)
