@@ -13,9 +13,11 @@ import pytest
 
 import tracekit
 from tests.conftest import expected_numbers, shared_trace_names, trace_file
+from tracekit.thresholds import Thresholds
 
 HOUR_US = 3_600_000_000
 # Ids that only tie events together.
+BLOCK = int(Thresholds().number_block)
 _IDS = ("correlation", "External id", "id", "wait_on_cuda_event_record_corr_id")
 
 
@@ -42,9 +44,11 @@ def changed(text: str) -> str:
         for held in (event.get("args"), event):
             for name in _IDS:
                 number = held.get(name) if isinstance(held, dict) else None
-                # Correlation 0 and negative ids mean none.
+                # Correlation 0 and negative ids mean none. Operators stay numbered in a row: holes in
+                # the recorder's blocks of numbers tell of operators that are missing.
                 if isinstance(number, int) and number > 0:
-                    held[name] = 3 * number + 1
+                    is_in_a_row = name == "External id"
+                    held[name] = number + 3 * BLOCK if is_in_a_row else 3 * number + 1
     random.Random(1).shuffle(events)
     return re.sub(r'"\\u0000([^"\\]*)\\u0000"', r"\1", json.dumps(trace))
 
