@@ -44,8 +44,8 @@ def changed(text: str) -> str:
         for held in (event.get("args"), event):
             for name in _IDS:
                 number = held.get(name) if isinstance(held, dict) else None
-                # Correlation 0 and negative ids mean none. Operators stay numbered in a row: holes in
-                # the recorder's blocks of numbers tell of operators that are missing.
+                # Correlation 0 and negative ids mean none. Operators stay numbered in a row: holes
+                # in the recorder's blocks of numbers tell of operators that are missing.
                 if isinstance(number, int) and number > 0:
                     is_in_a_row = name == "External id"
                     held[name] = number + 3 * BLOCK if is_in_a_row else 3 * number + 1
