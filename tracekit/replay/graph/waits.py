@@ -107,9 +107,8 @@ class Waits(Columns, frozen=True):
         began, ended = (np.append(each, 0)[waited.op] for each in (device.start, device.end))
         released = np.where(waited.kind == EdgeKind.QUEUE, began, ended)
         released = np.where(by_op, released, host.time_of(waited.instant))
-        known = [Known(each) for each in waited.known.tolist()]
-        waits_for = [_WAITS_FOR.get(each, "device op") for each in known]
-        words = [each.name.lower().replace("_", " ") for each in known]
+        waits_for = np.array([_WAITS_FOR.get(each, "device op") for each in Known], object)
+        words = np.array([each.name.lower().replace("_", " ") for each in Known], object)
         ids = np.array(host.threads, np.int64).reshape(-1, 2)[thread]
         return {
             "event_id": np.ma.array(event.astype(np.int64), mask=event < 0),
@@ -117,10 +116,10 @@ class Waits(Columns, frozen=True):
             "tid": ids[:, 1],
             "start_ns": host.origin_ns + host.time_of(waited.start),
             "end_ns": host.origin_ns + host.time_of(waited.end),
-            "waits_for": np.array(waits_for, object),
+            "waits_for": waits_for[waited.known],
             "awaited_id": np.ma.array(np.append(device.op_id, -1)[waited.op], mask=~by_op),
             "released_ns": np.ma.array(
                 host.origin_ns + released, mask=~by_op & np.isin(waited.known, _UNSEEN)
             ),
-            "known_from": np.array(words, object),
+            "known_from": words[waited.known],
         }
