@@ -2,11 +2,11 @@
 -- needs: slice_label
 -- of: slice_thread
 -- when: kind IN ('kernel', 'memcpy', 'memset', 'host_function')
--- An event is a GPU op by its category; having a stream is not enough. A function of the host that a stream
--- runs, as in a graph, is one, too: the device is idle meanwhile. PyTorch may draw a graph's kernels in
--- lanes, and names their stream apart. Its launch is the first runtime or
+-- An event is a GPU op by its category; having a stream is not enough. Its launch is the first runtime or
 -- driver event of its correlation, in its trace; the columns from `launch_id` on are NULL without one. A
 -- correlation is ignored if calls of several processes have it, or if it is 0 on several calls.
+-- A function of the host that a stream runs, as in a graph, is an op, too: the device is idle meanwhile.
+-- PyTorch may draw a graph's kernels in lanes; their stream has an argument of its own.
 -- Recorders write some ops at time 0 (github.com/pytorch/kineto/issues/109): those far from all work of the
 -- host are left out if others are near.
 CREATE TABLE gpu_ops (

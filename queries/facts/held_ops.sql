@@ -1,7 +1,7 @@
 -- fact: Ops that an idle device started long after their launch, throughout a run, for no recorded reason.
 -- into: recorder_finding
 -- needs: gpu_timeline, windows
--- What the recorder itself did meanwhile explains some of them, and the start of a run a few more.
+-- What the recorder itself did meanwhile explains some of them. Those at the start alone do not count.
 WITH held AS (
     SELECT trace_id, device_id, start_ns, end_ns, op_id FROM gpu_timeline WHERE cause = 'held'
 ),
@@ -12,7 +12,8 @@ SELECT h.trace_id, 'held_ops' AS code, 'info' AS severity, count(*) AS count,
            duration_text(max(h.end_ns - h.start_ns)),
            duration_text(sum(h.end_ns - h.start_ns)::BIGINT)) AS message,
        sum(h.end_ns - h.start_ns)::BIGINT AS time_ns, NULL AS event_id
-FROM held AS h ASOF LEFT JOIN overhead AS o ON h.trace_id = o.trace_id AND h.end_ns > o.start_ns
+FROM (FROM held JOIN main_device USING (trace_id, device_id)) AS h ASOF LEFT JOIN overhead AS o
+  ON h.trace_id = o.trace_id AND h.end_ns > o.start_ns
 JOIN windows AS w ON h.trace_id = w.trace_id AND h.device_id = w.device_id AND w.kind = 'gpu_active'
 WHERE (o.end_ns > h.start_ns) IS NOT TRUE
 GROUP BY h.trace_id

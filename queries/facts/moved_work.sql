@@ -1,4 +1,4 @@
--- fact: The work of inputs of an operator that moves some of them as they are.
+-- fact: The work of inputs of an operator that reads and writes some of them whole.
 -- into: input_work
 -- of: operator_input
 -- when: kind = 'cpu_op' AND work = 'moves'
@@ -20,8 +20,9 @@ WITH placed AS (
                WHEN regexp_matches(name, 'rotary') THEN [2, 3] END AS writes,
            list_transform(range(1, len(d) + 1), lambda i: elements(d[i])) AS counts
     FROM _scratch.operator_input
-    -- Few values may be written to many places.
+    -- Few values may be written to many places; a norm that is given no output returns it.
     WHERE kind = 'moves' AND (NOT contains(name, 'index_put') OR len(d[3]) = len(d[1]))
+        AND (NOT contains(name, 'norm') OR d[1] = d[2])
 )
 SELECT name, dims, types, concrete, type, FALSE AS is_matrix, counts[reads[1]] AS flops,
        list_sum(list_transform(reads, lambda i: counts[i] * element_bytes(t[i]))) AS read,

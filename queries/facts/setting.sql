@@ -28,7 +28,7 @@ FROM (SELECT label_id, first_id, unnest(if(kind = 'python', list_append(traits, 
     FROM slice_label)
 JOIN shows AS s USING (trait) JOIN label USING (label_id)
 GROUP BY trace_id, s.name, value
--- What computes statistics learns, if anything does.
+-- In training, norms compute statistics, as they should.
 QUALIFY value <> 'training mode without a backward pass'
     OR count_if(value = 'training') OVER (PARTITION BY trace_id) = 0
 UNION ALL

@@ -4,7 +4,7 @@
 -- titled: an input to keep on the device: Keep tensors that operators read on the device
 -- causes: copy
 -- frameworks: PyTorch
--- when: kind = 'memcpy' AND (regexp_matches(name, 'HtoD|(?i:pageable)|^Memcpy$')
+-- when: kind = 'memcpy' AND (regexp_matches(name, 'HtoD|(?i:pageable)')
 --     OR NOT regexp_matches(name, '[DPHA]to[DPHA]'))
 -- needs: Host buffers in pinned memory: from the data loader (pin_memory=True), or allocated once and filled
 --     again.
