@@ -20,5 +20,7 @@ SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
        END AS flops,
        input_bytes AS read,
        CASE WHEN is_backward THEN elements(q) + elements(k) + elements(v)
-            ELSE elements(q) / q[4] * v[4] END * size AS written
+            ELSE elements(q) / q[4] * v[4] END * size AS written,
+       -- Few queries of many keys read a cache.
+       CASE WHEN sq < sk THEN (elements(k) + elements(v)) * size ELSE 0 END AS weights, TRUE AS is_exact
 FROM named

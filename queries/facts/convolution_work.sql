@@ -36,5 +36,6 @@ SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
        END AS flops,
        input_bytes AS read,
        CASE WHEN is_backward THEN mask[1]::INTEGER * sizes[2] + mask[2]::INTEGER * sizes[3]
-            WHEN NOT is_transposed THEN out * size END AS written
+            WHEN NOT is_transposed THEN out * size END AS written,
+       sizes[CASE WHEN is_backward THEN 3 ELSE 2 END] AS weights, TRUE AS is_exact
 FROM measured

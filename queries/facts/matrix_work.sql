@@ -18,7 +18,9 @@ SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
        -- Further tensors are scales, or the destination of the result (out=).
        CASE WHEN kind IN ('mm', 'bmm') THEN CASE WHEN len(sizes) >= 2 THEN sizes[1] + sizes[2] END
             ELSE list_sum(sizes[:3]) END AS read,
-       CASE WHEN is_batched THEN a[1] * a[2] * b[3] ELSE a[1] * b[2] END * size AS written
+       CASE WHEN is_batched THEN a[1] * a[2] * b[3] ELSE a[1] * b[2] END * size AS written,
+       CASE WHEN is_batched THEN 0 WHEN kind IN ('mm', 'linear') THEN sizes[2] ELSE sizes[3] END AS weights,
+       TRUE AS is_exact
 FROM factored
 UNION ALL
 -- Gated MLPs in one operator: x with the weights of gate, up and down; or with both outputs in one tensor.
@@ -27,5 +29,7 @@ SELECT name, dims, types, concrete, type, kind <> 'gated_packed' AS is_matrix,
            ELSE 2 * elements(d[1]) * d[2][1] * CASE kind WHEN 'gated_products' THEN 2 ELSE 3 END END AS flops,
        list_sum(sizes[:CASE kind WHEN 'gated_packed' THEN 1 WHEN 'gated_products' THEN 3 ELSE 4 END]) AS read,
        CASE kind WHEN 'gated_packed' THEN sizes[1] // 2
-           WHEN 'gated_products' THEN elements(d[1]) // d[2][2] * d[2][1] * size ELSE sizes[1] END AS written
+           WHEN 'gated_products' THEN elements(d[1]) // d[2][2] * d[2][1] * size ELSE sizes[1] END AS written,
+       coalesce(list_sum(sizes[2:CASE kind WHEN 'gated_packed' THEN 1 WHEN 'gated_products' THEN 3
+           ELSE 4 END]), 0) AS weights, TRUE AS is_exact
 FROM _scratch.operator_input WHERE kind IN ('gated_packed', 'gated_products', 'gated_mlp')

@@ -27,5 +27,6 @@ WITH placed AS (
 SELECT name, dims, types, concrete, type, FALSE AS is_matrix, counts[reads[1]] AS flops,
        list_sum(list_transform(reads, lambda i: counts[i] * element_bytes(t[i]))) AS read,
        CASE WHEN writes IS NULL THEN counts[1] * element_bytes(t[3]) + counts[2] * element_bytes(t[4])
-            ELSE list_sum(list_transform(writes, lambda i: counts[i] * element_bytes(t[i]))) END AS written
+            ELSE list_sum(list_transform(writes, lambda i: counts[i] * element_bytes(t[i]))) END AS written,
+       0 AS weights, TRUE AS is_exact
 FROM placed

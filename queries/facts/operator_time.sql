@@ -7,7 +7,8 @@ CREATE TABLE operator_time (
     kind       VARCHAR,  -- of work
     dims JSON, types JSON, is_matrix BOOLEAN,
     peak       VARCHAR,  -- as in operator_work; tf32 if its kernels use that
-    flops DOUBLE, read_bytes BIGINT, written_bytes BIGINT, device_id BIGINT, stream BIGINT,
+    flops DOUBLE, read_bytes BIGINT, written_bytes BIGINT, weight_bytes BIGINT, is_exact BOOLEAN,
+    device_id BIGINT, stream BIGINT,
     start_ns   BIGINT,   -- the host's start of it
     is_kernels BOOLEAN,  -- no copies or fills are among its GPU ops
     gpu_op_ids BIGINT[], -- in order of their start
@@ -40,7 +41,8 @@ named AS MATERIALIZED (
 several AS MATERIALIZED (FROM op SEMI JOIN (FROM named WHERE ops > 1) USING (key))
 SELECT o.trace_id, o.event_id, o.name, o.kind, o.dims, o.types, is_matrix,
        CASE WHEN is_matrix AND is_tf32 AND peak = 'fp32' THEN 'tf32' ELSE peak END AS peak,
-       flops, read_bytes, written_bytes, key.device_id AS device_id, stream, o.start_ns, is_kernels,
+       flops, read_bytes, written_bytes, weight_bytes, is_exact, key.device_id AS device_id, stream,
+       o.start_ns, is_kernels,
        [op.event_id FOR op IN list_sort(gpu_ops)] AS gpu_op_ids, list_min(gpu_ops).start_ns AS first_ns,
        coalesce(union_ns, sum_ns) AS busy_ns
 FROM operator_work AS o JOIN named ON o.trace_id = key.trace_id AND o.event_id = key.event_id

@@ -18,17 +18,20 @@ CREATE TABLE operator_work (
     peak          VARCHAR, -- the number format whose peak applies
     flops         DOUBLE,  -- a multiply-add is two
     read_bytes    BIGINT,  -- at least
-    written_bytes BIGINT   -- at least
+    written_bytes BIGINT,  -- at least
+    weight_bytes  BIGINT,  -- the part of read_bytes that is weights and caches of the model
+    is_exact      BOOLEAN  -- by shapes alone; else something is assumed
 );
 -- Empty tensors give no work.
 WITH work AS (
     SELECT *, peak_name(type) AS peak, TRY_CAST(read AS BIGINT) AS read_bytes,
-           TRY_CAST(written AS BIGINT) AS written_bytes
+           TRY_CAST(written AS BIGINT) AS written_bytes,
+           coalesce(TRY_CAST(weights AS BIGINT), 0) AS weight_bytes
     FROM _scratch.input_work
     WHERE isfinite(flops) AND read_bytes IS NOT NULL AND written_bytes IS NOT NULL
 )
 SELECT c.trace_id, c.event_id, c.name, c.pid, c.tid, c.start_ns, c.end_ns, c.dur_ns, c.kind, c.dims, c.types,
-       is_matrix, peak, flops, read_bytes, written_bytes
+       is_matrix, peak, flops, read_bytes, written_bytes, weight_bytes, is_exact
 FROM _scratch.operator_call AS c JOIN work AS w
   ON c.name = w.name AND c.dims = w.dims AND c.types IS NOT DISTINCT FROM w.types
     AND c.concrete IS NOT DISTINCT FROM w.concrete

@@ -7,7 +7,8 @@ CREATE TABLE replayed_work (
     event_id  BIGINT,  -- the captured operator; of another trace's capture, the replay's launch
     launch_id BIGINT,  -- the replay
     name VARCHAR, kind VARCHAR, dims JSON, types JSON, is_matrix BOOLEAN, peak VARCHAR, flops DOUBLE,
-    read_bytes BIGINT, written_bytes BIGINT, device_id BIGINT, stream BIGINT,
+    read_bytes BIGINT, written_bytes BIGINT, weight_bytes BIGINT, is_exact BOOLEAN, device_id BIGINT,
+    stream BIGINT,
     start_ns  BIGINT,  -- where the host launches the replay
     gpu_op_ids BIGINT[], first_ns BIGINT,
     busy_ns   BIGINT,  -- the sum of its kernels' times
@@ -28,7 +29,8 @@ WITH run AS (
 SELECT r.trace_id, CASE WHEN r.trace_id = o.trace_id THEN o.event_id ELSE r.launch_id END AS event_id,
        r.launch_id, o.name, kind, o.dims, types, is_matrix,
        CASE WHEN is_matrix AND is_tf32 AND peak = 'fp32' THEN 'tf32' ELSE peak END AS peak,
-       flops, read_bytes, written_bytes, r.device_id, stream, r.start_ns, gpu_op_ids, first_ns, busy_ns,
+       flops, read_bytes, written_bytes, weight_bytes, is_exact, r.device_id, stream, r.start_ns, gpu_op_ids,
+       first_ns, busy_ns,
        known_from
 FROM run AS r JOIN operator_work AS o ON r.capture_trace_id = o.trace_id AND r.cpu_op_id = o.event_id
 WHERE busy_ns > 0

@@ -23,7 +23,7 @@ reduction AS (
 SELECT name, dims, types, concrete, type, FALSE AS is_matrix, out AS flops,
        list_sum(list_transform(operands, lambda each: each.elements * each.size)) AS read,
        out * CASE WHEN kind = 'comparison' THEN 1 WHEN ends_with(name, '_') THEN size
-           ELSE promoted END AS written
+           ELSE promoted END AS written, 0 AS weights, TRUE AS is_exact
 FROM elementwise
 UNION ALL
 SELECT name, dims, types, concrete, type, FALSE AS is_matrix, tensors[1].elements AS flops, sizes[1] AS read,
@@ -31,7 +31,7 @@ SELECT name, dims, types, concrete, type, FALSE AS is_matrix, tensors[1].element
            CASE WHEN len(dimensions) > 0 AND dimensions[1] IS NOT NULL THEN dimensions
                ELSE range(len(d[1])) END,
            lambda i: d[1][CASE WHEN i < 0 THEN len(d[1]) + i + 1 ELSE i + 1 END]
-       )), 1) * size AS written
+       )), 1) * size AS written, 0 AS weights, TRUE AS is_exact
 FROM reduction
 UNION ALL
 SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
@@ -40,7 +40,7 @@ SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
        AS flops,
        CASE kind WHEN 'softmax' THEN sizes[1] WHEN 'softmax_backward' THEN sizes[1] + sizes[2]
                  ELSE input_bytes END AS read,
-       sizes[1] AS written
+       sizes[1] AS written, 0 AS weights, TRUE AS is_exact
 FROM _scratch.operator_input WHERE family IN ('normalization', 'softmax')
 UNION ALL
 SELECT name, dims, types, concrete, type, FALSE AS is_matrix, 0 AS flops,
@@ -52,5 +52,5 @@ SELECT name, dims, types, concrete, type, FALSE AS is_matrix, 0 AS flops,
            ELSE input_bytes END AS read,
        CASE kind WHEN 'embedding' THEN tensors[2].elements * d[1][2] * size
                  WHEN 'embedding_backward' THEN TRY_CAST(c[3] AS BIGINT) * d[1][-1] * size
-                 ELSE sizes[1] END AS written
+                 ELSE sizes[1] END AS written, 0 AS weights, TRUE AS is_exact
 FROM _scratch.operator_input WHERE kind IN ('copy', 'fill', 'embedding', 'embedding_backward')

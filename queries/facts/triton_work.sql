@@ -26,5 +26,5 @@ SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
            || 'where|maximum|minimum|native_layer_norm|native_dropout|neg|abs|sin|cos|clamp)'
        )) AS flops,
        CASE WHEN is_in_place THEN input_bytes ELSE coalesce(list_sum(sizes[:-2]), 0) END AS read,
-       CASE WHEN is_in_place THEN sizes[1] ELSE sizes[-1] END AS written
+       CASE WHEN is_in_place THEN sizes[1] ELSE sizes[-1] END AS written, 0 AS weights, FALSE AS is_exact
 FROM triton_kernel

@@ -9,7 +9,7 @@
 -- column share (fraction of kernel_ns): modelled_ns over it
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, unknown_graphs, absurd_duration
 WITH work AS (
-    SELECT trace_id, unnest(gpu_op_ids) AS event_id, kind <> 'triton' AS is_exact
+    SELECT trace_id, unnest(gpu_op_ids) AS event_id, is_exact
     FROM all_work WHERE is_asked(trace_id)
 ),
 -- An operator may run inside another one of known work.

@@ -45,13 +45,9 @@ SELECT trace_id, second_op_id, name, first, intermediate, second_bytes, FALSE FR
 -- the host begins the operator or the replay, `event_id` what tells its place in the program: the operator,
 -- that of the capture if it is in the same trace, or the launch of the replay.
 CREATE OR REPLACE VIEW all_work AS
-SELECT trace_id, event_id, device_id, stream, name, kind, dims, types, is_matrix, peak, flops, read_bytes,
-       written_bytes, start_ns, is_kernels, gpu_op_ids, first_ns, busy_ns, 'call' AS known_from
-FROM operator_time
-UNION ALL
-SELECT trace_id, event_id, device_id, stream, name, kind, dims, types, is_matrix, peak, flops, read_bytes,
-       written_bytes, start_ns, TRUE, gpu_op_ids, first_ns, busy_ns, known_from
-FROM replayed_work;
+SELECT *, 'call' AS known_from FROM operator_time
+UNION ALL BY NAME
+SELECT * EXCLUDE launch_id, TRUE AS is_kernels FROM replayed_work;
 
 -- Matrix products of known sizes: `batch` times a (m by k) times b (k by n). Tensor cores want multiples of
 -- `unit`, which fill 16 bytes: 8 elements of 16 bits, 4 of TF32.
