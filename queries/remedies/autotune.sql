@@ -30,11 +30,9 @@
 -- Generated ones: Inductor's templates, and plain names of functions, which libraries lack. A library's pads
 -- a short side to a tile. Unaligned sizes and reading weights for few tokens are other remedies'.
 WITH worked AS (
-    SELECT w.trace_id, unnest(gpu_op_ids) AS event_id,
-           greatest(flops * 1e9 / peak_of(flop_per_s, peak, is_matrix),
-               (read_bytes + written_bytes) * 1e9 / memory_bytes_per_s) / busy_ns AS reached
-    FROM all_work AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
-    WHERE is_matrix AND is_asked(w.trace_id)
+    SELECT trace_id, event_id, greatest(math_ns, memory_ns) / nullif(dur_ns, 0) AS reached
+    FROM op_limit JOIN gpu_ops USING (trace_id, event_id)
+    WHERE is_matrix AND is_exact AND is_asked(trace_id)
 ),
 named AS (
     SELECT *, name_ns / sum(name_ns) OVER (PARTITION BY trace_id) AS part

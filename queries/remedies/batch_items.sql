@@ -4,6 +4,7 @@
 -- causes: dispatch, python, launch, latency
 -- when: has(traits, 'module') AND event_count >= thresholds().fewest_batched
 -- effort: medium
+-- less_work: true
 -- needs: Items that do not depend on each other, of one shape or padded to it, and memory for all of them.
 -- caveat: The loop is assumed to be over items because the same module runs on the same thread each time.
 --     Kernels that fill part of the device are assumed to process several items in the time of one.

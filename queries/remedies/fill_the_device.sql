@@ -8,8 +8,9 @@
 -- effort: medium
 -- needs: More work for each launch (a larger batch), or the same work in more blocks: split-K products, split
 --     attention, persistent kernels, another algorithm of a convolution.
--- caveat: An upper bound: it assumes that every SM works all the time. With a larger batch the gain is
---     throughput, not a shorter step. Work of other streams beside these kernels is not counted.
+-- caveat: An upper bound: it assumes that every SM works all the time, up to the device's peaks. With a
+--     larger batch the gain is throughput, not a shorter step. Work of other streams beside these kernels is
+--     not counted.
 -- before:
 --     for image in images:
 --         outputs.append(model(image[None]))      # a batch of 1 fills few SMs
@@ -44,11 +45,13 @@ kernel AS (
                ELSE round(waves, 2) || ' waves: ' END || short_name AS told,
            -- Blocks do not help against what disturbed a kernel.
            least(usual_ns, k.dur_ns) AS alone_ns,
-           alone_ns * (1 - greatest(filled, thresholds().launch_floor_ns / alone_ns)) AS ns,
+           alone_ns * (1 - greatest(filled, thresholds().launch_floor_ns / alone_ns,
+               least(1, coalesce(least_ns, 0) / alone_ns))) AS ns,
            1 - ns / k.dur_ns AS factor
     FROM (SELECT *, unnest(kernel_ids) AS kernel_id FROM grid) AS g
     JOIN gpu_ops AS k ON g.trace_id = k.trace_id AND g.kernel_id = k.event_id
     LEFT JOIN uneven_product AS u ON k.trace_id = u.trace_id AND k.event_id = u.event_id
+    LEFT JOIN op_limit AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
     WHERE alone_ns > thresholds().launch_floor_ns
 ),
 -- A kernel that was launched before the recording belongs where its name does.

@@ -6,6 +6,7 @@
 -- when: (SELECT count(*) > 0 FROM (
 --     SELECT DISTINCT dims, types FROM all_work WHERE contains(types, '"double"')
 --     ) WHERE float64_bytes(dims, types) > 0)
+-- less_work: true
 -- needs: Results that need no more than the 24 bits of float32: masks, positions, postprocessing and losses
 --     hardly ever do.
 -- caveat: Operators are assumed to be limited by their bytes, and products by their math or their bytes. On

@@ -3,6 +3,7 @@
 -- title: Use fused attention (scaled_dot_product_attention)
 -- causes: memory-bandwidth, math, launch
 -- when: work = 'softmax'
+-- less_work: true
 -- needs: Attention weights that are not used elsewhere, and a mask that the fused kernels take; for flash
 --     attention fp16 or bf16.
 -- caveat: The first product's operator stands for the call that replaces all of them. In the backward pass,

@@ -4,6 +4,7 @@
 -- causes: dispatch, launch, python, math, memory-bandwidth, latency
 -- when: has(traits, 'autograd_node')
 -- effort: low
+-- less_work: true
 -- needs: Memory for the activations, at least of some layers.
 -- caveat: An upper bound: it assumes that memory suffices to keep all of them.
 -- before:

@@ -3,6 +3,7 @@
 -- title: Let attention take its fastest backend
 -- causes: memory-bandwidth, math, launch
 -- when: work LIKE 'attention%'
+-- less_work: true
 -- needs: A dtype, mask, dropout and head size that a fused backend takes.
 -- caveat: Of the math backend, only the forward pass on the device is counted: the backward pass and the
 --     launches gain too. Flash attention is assumed to take half of the memory-efficient kernel's time, and

@@ -6,6 +6,7 @@
 -- frameworks: PyTorch
 -- unless: name = 'mode' AND value = 'training'
 -- when: class IN ('gemm', 'convolution', 'attention') AND format IN ('fp32', 'tf32')
+-- less_work: true
 -- needs: Results that may be less precise: bf16 keeps fp32's range with 7 bits of mantissa, fp16 has 10 bits
 --     and a smaller range.
 -- caveat: Kernels are assumed to take half of their time, and products of known sizes to reach the same share

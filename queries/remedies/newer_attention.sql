@@ -25,8 +25,10 @@
 WITH kernel AS (
     SELECT g.trace_id, g.launch_id AS event_id, g.event_id AS gpu_op_id, 'op' AS target, g.start_ns, g.dur_ns,
            g.dur_ns AS ns, 'FlashAttention 2 on ' || d.name AS told,
-           greatest(thresholds().newer_attention, thresholds().launch_floor_ns / g.dur_ns) AS factor
+           greatest(thresholds().newer_attention, thresholds().launch_floor_ns / g.dur_ns,
+               coalesce(l.least_ns / g.dur_ns, 0)) AS factor
     FROM gpu_ops AS g JOIN device AS d ON g.trace_id = d.trace_id AND g.device_id = d.device_id
+    LEFT JOIN op_limit AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
     WHERE is_asked(g.trace_id) AND factor < 1
         AND regexp_matches(d.compute_capability, '^(9|1\d)\.')
         AND g.label_id IN (SELECT label_id FROM slice_label

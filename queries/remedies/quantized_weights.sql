@@ -4,6 +4,7 @@
 -- causes: memory-bandwidth
 -- when: has(traits, 'server_step')
 -- effort: medium
+-- less_work: true
 -- needs: A checkpoint with 8-bit weights, and kernels for them on this device; answers that stay good enough.
 -- caveat: Weights of 8 bits are assumed to be read in half the time. With 4 bits it is down to a quarter;
 --     kernels that convert them on the way gain less.
@@ -19,7 +20,8 @@
 -- A kernel's name tells if it reads fewer bits already: fp8, int8, fp4.
 SELECT trace_id, NULL AS place, format('{} tokens a step', tokens) AS detail, 'op' AS target, event_id,
        NULL AS pid, NULL AS tid, start_ns, dur_ns,
-       greatest(thresholds().half_share, least(1, thresholds().launch_floor_ns / nullif(dur_ns, 0))) AS factor
-FROM decoded_ops
+       greatest(thresholds().half_share, least(1, thresholds().launch_floor_ns / nullif(dur_ns, 0)),
+           least(1, coalesce(math_ns, 0) / dur_ns)) AS factor
+FROM decoded_ops LEFT JOIN op_limit USING (trace_id, event_id)
 WHERE is_product AND dur_ns > thresholds().launch_floor_ns
     AND NOT regexp_matches(name, '(?i)fp8|_f8|_b8|e4m3|e5m2|int8|_i8|fp4|e2m1|int4|awq|gptq|marlin')

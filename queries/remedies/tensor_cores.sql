@@ -5,6 +5,7 @@
 -- frameworks: PyTorch
 -- applied_as: tf32
 -- when: has(traits, 'plain_fp32')
+-- less_work: true
 -- needs: Results that may be less precise: TF32 and bf16 keep fp32's range with 10 and 7 bits of mantissa;
 --     fp16 also needs its gradients scaled.
 -- caveat: Products are assumed to reach the same share of the faster peak as of the slower one; small ones

@@ -13,12 +13,16 @@
 --     none
 -- doubts: no_gpu_ops, unlinked_gpu_ops, no_shapes, unknown_device
 WITH bound AS (
-    SELECT trace_id, event_id, least(busy_ns, usual_ns) AS alone_ns, roof_bound(math_ns, memory_ns, alone_ns,
-               coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS any_roof,
+    SELECT trace_id, event_id, least(dur_ns, usual_ns) AS alone_ns, roof_bound(math_ns, memory_ns, alone_ns,
+               coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS known_roof,
            100 * greatest(math_ns, memory_ns) < thresholds().near_roof_percent * alone_ns AS is_far,
+           -- A lower bound of the work does not show that it is far from both roofs.
+           CASE WHEN is_exact OR NOT is_far THEN known_roof END AS any_roof,
            -- Most of its time is a disturbance's, and not that of too small a kernel.
            any_roof = 'latency' AND excess_ns > usual_ns AS is_disturbed
-    FROM gpu_op_roof LEFT JOIN uneven_product USING (trace_id, event_id) WHERE is_asked(trace_id)
+    FROM op_limit JOIN gpu_ops USING (trace_id, event_id) LEFT JOIN uneven_product USING (trace_id, event_id)
+    -- Other launches on the same grid have to agree: see below.
+    WHERE is_asked(trace_id) AND source <> 'same kernel'
 ),
 op AS MATERIALIZED (
     SELECT op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.name,

@@ -3,21 +3,15 @@
 -- columns device_id
 -- column class (text): class of the kernels; communication is limited by links, and its work is not counted
 -- column kernel_ns (ns): their summed time
--- column modelled_ns (ns): the part of it whose operator has known FLOPs and bytes
+-- column modelled_ns (ns): the part of it whose FLOPs and bytes are known, or a lower bound of them
 -- column exact_ns (ns): the part of that from recorded shapes, of the operator or of the capture that a graph
---     replays; the rest assumes what a generated kernel reads and writes
+--     replays
 -- column share (fraction of kernel_ns): modelled_ns over it
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, unknown_graphs, absurd_duration
-WITH work AS (
-    SELECT trace_id, unnest(gpu_op_ids) AS event_id, is_exact
-    FROM all_work WHERE is_asked(trace_id)
-),
--- An operator may run inside another one of known work.
-known AS (SELECT trace_id, event_id, bool_and(is_exact) AS is_exact FROM work GROUP BY ALL)
 SELECT k.trace_id, k.device_id, class::VARCHAR AS class, sum(dur_ns)::BIGINT AS kernel_ns,
        sum_where(dur_ns, is_exact IS NOT NULL) AS modelled_ns, sum_where(dur_ns, is_exact) AS exact_ns,
        modelled_ns / nullif(kernel_ns, 0) AS share
-FROM kernels AS k LEFT JOIN known USING (trace_id, event_id)
+FROM kernels AS k LEFT JOIN op_limit USING (trace_id, event_id)
 WHERE is_asked(k.trace_id)
 GROUP BY k.trace_id, k.device_id, class
 ORDER BY k.trace_id, k.device_id, kernel_ns DESC, class

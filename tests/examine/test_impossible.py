@@ -80,6 +80,14 @@ WRONG: list[tuple[str, Callable[[Answer], Answer]]] = [
             a, whatif={"saves_ns": 5_120_000_000, "window_ns": 850_000_000, "predicted_ns": 1}
         ),
     ),
+    (
+        "nothing_is_faster_than_the_device",
+        with_json(lambda f: f["units"][0].update(floor_ns=10**9)),
+    ),
+    (
+        "nothing_is_faster_than_the_device",
+        with_json(lambda f: f["units"][0].update(must_ns=f["units"][0]["median_ns"] - 1)),
+    ),
     ("prices_have_one_base", with_json(lambda f: f["advice"][0].update(share=0.1))),
     ("listed_shares_are_of_one_length", with_text("62.9 %", "52.9 %")),
     ("no_share_is_over_100", with_text("46.1 %", "743.3 %")),

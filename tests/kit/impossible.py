@@ -193,6 +193,28 @@ def nothing_saves_more_than_all(answer: Answer) -> Iterator[str]:
             yield f"removing {each['remove']} saves {each['saves_ns']:,} ns, {each['share']:.1%}"
 
 
+def nothing_is_faster_than_the_device(answer: Answer) -> Iterator[str]:
+    """No unit is shorter than its floors, and no price goes below them, unless the change makes
+    the device's work less."""
+    found = answer.analysis or {}
+    for unit in found.get("units", []):
+        floor_ns, must_ns = unit["floor_ns"] or 0, unit["must_ns"] or 0
+        if not must_ns <= floor_ns <= unit["median_ns"]:
+            yield f"a {unit['kind']} of {unit['median_ns']:,} ns has a floor of {floor_ns:,} ns"
+    judged = (found.get("judged") or {}).get("window") or {}
+    musts = [
+        unit["must_ns"] or 0
+        for unit in found.get("units", [])
+        if judged.get("kind") == "step" and unit["median_ns"] == judged["span_ns"]
+    ]
+    for whole_ns, _, advice in advice_lists(answer):
+        for each in advice:
+            of = remedy(each["remedy"])
+            is_same_work = not (of.less_work or of.is_batch or of.is_apart or each["once"])
+            if is_same_work and musts and each["saves_ns"] > max(0, whole_ns - min(musts)):
+                yield f"{each['remedy']} leaves less than the {min(musts):,} ns that it needs"
+
+
 def prices_have_one_base(answer: Answer) -> Iterator[str]:
     """A price's share is the price over the length that the list is of."""
     for whole_ns, recorded_ns, advice in advice_lists(answer):
@@ -287,6 +309,7 @@ RULES: tuple[Rule, ...] = (
     parts_add_up,
     shares_add_up,
     nothing_saves_more_than_all,
+    nothing_is_faster_than_the_device,
     prices_have_one_base,
     high_confidence_has_no_doubt,
     high_confidence_has_repetition,

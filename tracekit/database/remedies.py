@@ -70,6 +70,9 @@ class Remedy(Struct, frozen=True):
     is_batch: bool = False
     """Whether it is a larger batch, whose price is a throughput. A remedy with a query doubles the
     batch."""
+    less_work: bool = False
+    """Whether the device has less to compute or to read after it, as in a shorter number format.
+    Other remedies cannot save what the device needs at its peaks."""
     is_elsewhere: bool = False
     """Whether the change is on another rank, so this rank's bottleneck does not matter."""
     may_end: bool = False

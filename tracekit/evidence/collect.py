@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from tracekit.causes import in_words_of, words
 from tracekit.errors import TracekitError
@@ -24,6 +24,7 @@ from tracekit.evidence.model import (
     of_row,
 )
 from tracekit.evidence.units import ITERATION, UnitGroup
+from tracekit.replay.limits import limits_of
 from tracekit.text import percent
 
 if TYPE_CHECKING:
@@ -35,12 +36,15 @@ if TYPE_CHECKING:
 QUERIES = (
     "overview", "health", "capture_facts", "partition", "idle_causes", "launch_stats", "cpu_time",
     "top_kernels", "memory_traffic", "host_work", "device_work", "device_limits", "host_waits",
-    "stream_waits", "replay_steps", "units", "one_off_candidates", "unrecorded_waits", "holes",
+    "stream_waits", "replay_steps", "units", "window_limits", "one_off_candidates",
+    "unrecorded_waits", "holes",
 )  # fmt: skip
 
 # By event_id.
 CallSites = Mapping[int | None, CallSite]
 
+# A unit whose device's peaks are not known.
+_LIMITLESS = dict.fromkeys(("floor_ns", "must_ns", "mfu", "mbu", "modelled"))
 # The most groups of units, of all levels, in an analysis.
 _GROUPS = 50
 # The most characters of a kernel's name in a sentence.
@@ -66,10 +70,17 @@ def units_of(database: Session, trace_id: int) -> list[UnitGroup]:
     """The groups of outermost units, before they are judged."""
     rows = database.ask("units", trace=trace_id, top=_GROUPS)
     unjudged = {"verdict": None, "bottleneck": None}
-    return [
-        of_row(UnitGroup, row, group=row["group_id"], **unjudged)
+    groups = [
+        of_row(UnitGroup, row, group=row["group_id"], **unjudged, **_LIMITLESS)
         for row in rows
         if row["level"] == 1
+    ]
+    limits = {(row["name"], row["group_id"]): row for row in limits_of(database, trace_id, "unit")}
+    return [
+        replace(each, **{name: limit[name] for name in _LIMITLESS})
+        if (limit := limits.get((each.kind, each.group)))
+        else each
+        for each in groups
     ]
 
 

@@ -63,6 +63,17 @@ class UnitGroup(Struct, frozen=True):
     """The tokens that all units read and generate; null: unknown."""
     is_main: bool
     """Whether the run is judged by one of these units."""
+    floor_ns: int | None = None
+    """The least time of the one of median length on the device, for its work as it is launched
+    (queries/roofline/window_limits.sql); null: the device's peaks are not known."""
+    must_ns: int | None = None
+    """The part of that which no fusion removes."""
+    mfu: float | None = None
+    """Model FLOPs utilization: the share of its length that its products take at the peak."""
+    mbu: float | None = None
+    """Model bandwidth utilization: the share that reading weights and caches takes."""
+    modelled: float | None = None
+    """The share of its kernels' time whose work, or a lower bound of it, is known."""
     verdict: str | None = None
     """What bounds the unit of median length; null: it is not judged."""
     bottleneck: str | None = None

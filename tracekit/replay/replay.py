@@ -15,6 +15,7 @@ from tracekit.replay.changes import Remedies, apply
 from tracekit.replay.grammar import STEADY, Change, parse, times
 from tracekit.replay.graph.arrays import Ints, shorter, sums
 from tracekit.replay.graph.build import build
+from tracekit.replay.limits import limits_of
 from tracekit.replay.model import WHOLE_TRACE, WindowId
 from tracekit.replay.one_offs import OneOff, one_offs_of, without
 from tracekit.replay.recorder import RecorderCost, estimated, fitted
@@ -109,6 +110,16 @@ class Replay:
         """The unrecorded run without one-offs, to which prices apply. If the recorder's cost is
         unknown or small, this is the recorded run without one-offs."""
         return self.recorder.removed_from(self.steady)
+
+    def must_ns(self, window: ReplayedWindow) -> int:
+        """The least time of a window on its slowest device, however it is fused; 0: unknown."""
+        kind = next(kind for kind, of in self.windows.items() if of is window.of)
+        rows = limits_of(self.database, self.trace_id, kind)
+        if kind == "gpu_active":
+            rows = [row for row in rows if row["device_id"] == self._devices[window.number]]
+        elif kind != "trace":
+            rows = [row for row in rows if row["name"] == window.name]
+        return max((row["must_ns"] or 0 for row in rows), default=0)
 
     def scale(self, *changes: Change | str, base: Scale | None = None) -> Scale:
         """A scale with these changes, on top of `base`, by default of the run (without one-offs if

@@ -19,6 +19,7 @@ from tracekit.replay.ranks.stragglers import Pricing
 from tracekit.replay.replay import Replay
 from tracekit.replay.windows import range_of, step_named
 from tracekit.stages import stage
+from tracekit.text import duration
 
 SCHEMA = "tracekit/whatif/1"
 RUN_SCHEMA = "tracekit/whatif-run/1"
@@ -51,6 +52,9 @@ class WhatIf(Shown, frozen=True):
     price of `tracekit advise`."""
     saves_of_ns: int
     """That window's length without the changes."""
+    must_ns: int
+    """What the devices need at least, at their peaks, for the window's products and weights; 0: not
+    known. No price is below that, unless its change makes this work less."""
     bound_by: dict[str, float]
     """The changed window's critical path by cause: shares of `predicted_ns`."""
     unknown_ns: int
@@ -133,14 +137,20 @@ def what_if(
         replay = Replay(database, trace_id, ranges)
         chosen = replay.window(replay.window_id(window, at))
         before, after = replay.measured(), replay.run(*changes)
-        path, price = chosen.path(after), Prices(replay, chosen).price(*changes)
+        prices = Prices(replay, chosen)
+        path, price, lengths = (
+            chosen.path(after),
+            prices.price(*changes),
+            _lengths(chosen.length(before), chosen.length(after)),
+        )
         return WhatIf(
             trace=database.ask("overview", trace=trace_id)[0]["path"],
             window=chosen.name,
             changes=list(changes),
-            **_lengths(chosen.length(before), chosen.length(after)),
+            **lengths,
             saves_ns=price.saves_ns,
             saves_of_ns=price.of_ns,
+            must_ns=prices.must_ns,
             bound_by=path.shares,
             unknown_ns=path.by_cause.get("unknown", 0),
             steps=_steps(
@@ -150,8 +160,19 @@ def what_if(
                 f"{row['severity']}: {row['message']}"
                 for row in database.doubts("device_work", trace_id)
                 if row["severity"] in ("error", "warning")
-            ],
+            ]
+            + _below(lengths["predicted_ns"], prices.must_ns),
         )
+
+
+def _below(predicted_ns: int, must_ns: int) -> list[str]:
+    """The doubt that the devices cannot be so fast; empty: they can, or their peaks are unknown."""
+    if predicted_ns >= must_ns:
+        return []
+    return [
+        f"warning: at their peaks the devices need {duration(must_ns)} for the window's products "
+        "and weights: only less work, or faster devices, take less"
+    ]
 
 
 def _lengths(window_ns: int, predicted_ns: int) -> dict[str, Any]:

@@ -105,13 +105,17 @@ def _units(out: Console, analysis: Analysis) -> None:
     if not groups:
         return
     section(out, "Units of work (lengths from one completion on the device to the next)")
+    has_floor = any(each.floor_ns for each in groups[:_GROUPS])
     rows: list[Sequence[Cell]] = [
         (each.counted + (f", {each.cold} cold" if each.cold else ""), duration(each.first_ns),
-         duration(each.min_ns), duration(each.median_ns), duration(each.max_ns), each.trend or "-",
+         duration(each.min_ns), duration(each.median_ns), duration(each.max_ns),
+         *([duration(each.floor_ns) if each.floor_ns else "-"] if has_floor else []),
+         each.trend or "-",
          "-" if each.verdict is None else short_words(each.verdict, each.bottleneck))
         for each in groups[:_GROUPS]
     ]  # fmt: skip
-    columns = ["", ">first", ">min", ">median", ">max", "trend"]
+    floor = [">floor"] if has_floor else []
+    columns = ["", ">first", ">min", ">median", ">max", *floor, "trend"]
     out.print(table([*columns, Column("verdict", no_wrap=True)], rows))
     if len(groups) > _GROUPS:
         out.print(f"... and {counted(len(groups) - _GROUPS, 'smaller group')}")

@@ -1,0 +1,39 @@
+-- fact: The least bytes of PyTorch's elementwise kernels, by their grids and template arguments.
+-- needs: operator_time, replayed_work
+-- of: gpu_ops
+-- when: kind = 'kernel' AND contains(name, 'elementwise_kernel')
+-- scope: all
+-- Every block but the last is full. A thread does 4 elements, or as many as its vectors hold if these are
+-- longer; with strides, as many as the second number says. Inputs with strides may be read again and again
+-- and are not counted. Each element counts with the shortest type that the arguments name.
+-- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/CUDALoops.cuh
+-- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/thread_constants.h
+CREATE TABLE elementwise_kernel (
+    trace_id INTEGER, event_id BIGINT, -- the kernel
+    bytes DOUBLE -- at least
+);
+WITH launch AS (
+    SELECT g.trace_id, g.event_id, g.name, TRY_CAST(g.grid AS BIGINT[])[1] - 1 AS full_blocks,
+           TRY_CAST(k.block::VARCHAR AS BIGINT[])[1] AS threads
+    FROM gpu_ops AS g JOIN kernels AS k USING (trace_id, event_id)
+    -- AMD's grids count blocks or threads.
+    WHERE contains(g.name, 'elementwise_kernel') AND g.blocks_per_sm IS NOT NULL
+        AND (g.trace_id, g.event_id) NOT IN (SELECT (trace_id, unnest(gpu_op_ids)) FROM all_work)
+),
+named AS (
+    SELECT DISTINCT name, contains(name, 'copy_kernel') AS copies,
+           regexp_extract(name, '(vectorized|unrolled)?_?elementwise_kernel\w*<(\d+)?(?:, (\d+))?',
+               ['way', 'width', 'unrolled']) AS form,
+           TRY_CAST(regexp_extract(name, '(?i)array<char ?\*, ?(\d+)', 1) AS BIGINT) AS pointers,
+           coalesce(list_min(list_transform(regexp_extract_all(
+               regexp_extract(name, '<.*>'), '\b(c10::BFloat16|c10::Half|float|double|bool)\b'),
+               lambda type: element_bytes(type))), 1) AS size,
+           -- Unrolled kernels convert types, the shorter of which the arguments may not name.
+           CASE WHEN copies THEN size + if(form['way'] = '', size, 1) WHEN form['way'] = '' THEN size
+               WHEN form['way'] = 'unrolled' THEN pointers * least(size, 2) ELSE pointers * size END AS each,
+           CASE form['way'] WHEN '' THEN TRY_CAST(form['unrolled'] AS BIGINT)
+               WHEN 'vectorized' THEN greatest(4, TRY_CAST(form['width'] AS BIGINT)) ELSE 4 END AS elements
+    FROM launch
+)
+SELECT trace_id, event_id, full_blocks * threads * elements * each AS bytes
+FROM launch JOIN named USING (name) WHERE bytes > 0
