@@ -21,8 +21,8 @@ WITH bound AS (
            -- Most of its time is a disturbance's, and not that of too small a kernel.
            any_roof = 'latency' AND excess_ns > usual_ns AS is_disturbed
     FROM op_limit JOIN gpu_ops USING (trace_id, event_id) LEFT JOIN uneven_product USING (trace_id, event_id)
-    -- Other launches on the same grid have to agree: see below.
-    WHERE is_asked(trace_id) AND source <> 'same kernel'
+    -- Other launches on the same grid have to agree, and few tokens are few: see below.
+    WHERE is_asked(trace_id) AND source NOT IN ('same kernel', 'tiles')
 ),
 op AS MATERIALIZED (
     SELECT op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.name,
