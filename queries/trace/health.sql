@@ -64,7 +64,7 @@ started AS (
     FROM trace_span LEFT JOIN cold USING (trace_id) LEFT JOIN step USING (trace_id)
 ),
 -- Work done faster than the device's peak allows: its shapes, its times or the device are wrong.
--- Cache hits are not evidence, and neither are brief clock boosts.
+-- What a cache may hold is not evidence, and neither are brief clock boosts.
 held AS (
     SELECT trace_id, 'matrix products, convolutions and attention' AS what, 'peak' AS of,
            thresholds().over_peak AS most, busy_ns,
@@ -72,9 +72,10 @@ held AS (
     FROM all_work JOIN device_peaks USING (trace_id, device_id) WHERE is_matrix
     UNION ALL
     SELECT trace_id, 'operators of known sizes', 'memory bandwidth', thresholds().over_bandwidth, busy_ns,
-           (read_bytes + written_bytes) * 1e9 / memory_bytes_per_s
-    FROM all_work JOIN device_peaks USING (trace_id, device_id)
-    WHERE read_bytes + written_bytes > thresholds().cached_bytes
+           (read_bytes + written_bytes - cached) * 1e9 / memory_bytes_per_s
+    FROM all_work JOIN (SELECT *, coalesce(cache_bytes, thresholds().cached_bytes) AS cached
+        FROM device_peaks) USING (trace_id, device_id)
+    WHERE read_bytes + written_bytes > cached
     UNION ALL
     SELECT trace_id, 'copies from and to the host', 'link to the host', thresholds().over_peak, dur_ns,
            bytes * 1e9 / host_link_bytes_per_s

@@ -6,7 +6,8 @@ import duckdb
 import pytest
 
 from tracekit import TracekitError
-from tracekit.ingest.hardware import peaks
+from tracekit.database import catalog
+from tracekit.ingest.hardware import peaks, record_peaks
 
 
 def entry_of(name: str) -> str | None:
@@ -81,6 +82,17 @@ def test_cards_with_similar_names_have_entries_of_their_own():
 def test_a_cards_link_to_the_host_is_known_by_its_generation(name, giga):
     found = next(each for each in peaks() if re.search(each.match, name))
     assert (found.host_link_gb_per_s or 0) == giga
+
+
+def test_a_cache_is_in_units_of_two_to_the_20_and_unknown_where_no_source_tells():
+    connection = duckdb.connect()
+    connection.execute(catalog.schema("tables"))
+    record_peaks(connection, peaks())
+    found = dict(connection.execute("SELECT name, cache_bytes FROM hardware").fetchall())
+    # CUDA's deviceQuery gives 41943040 for an A100.
+    assert found["NVIDIA A100-SXM4-40GB"] == 41943040
+    assert found["AMD Instinct MI250X (one GCD)"] == 8 << 20
+    assert found["NVIDIA A10"] is None
 
 
 def test_every_pattern_is_one_of_re2():
