@@ -99,6 +99,14 @@ uneven AS (
     FROM uneven_product GROUP BY trace_id, device_id, product, calls, usual_ns, slow_ns
     QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY sum(excess_ns) DESC, product) = 1
 ),
+-- A device that ran far below the clock at which its peaks are stated. Its clock while idle tells nothing.
+slowed AS (
+    SELECT trace_id, device_id, count(*) AS samples, median(value) AS mhz, any_value(clock_mhz) AS rated_mhz
+    FROM device_sample JOIN device_peaks USING (trace_id, device_id) WHERE measure = 'clock' AND is_busy
+    GROUP BY trace_id, device_id
+    HAVING samples >= thresholds().clock_samples AND mhz < thresholds().clock_share * rated_mhz
+    QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY mhz / rated_mhz, device_id) = 1
+),
 -- Code, severity, count and message of each finding.
 findings AS (
     SELECT trace_id, unnest([
@@ -133,6 +141,13 @@ findings AS (
                || ' (' || product || ', ' || calls
                || ' calls): another program used the device, or its clock changed'), lost_ns
     FROM uneven WHERE coalesce(getvariable('severity'), '') <> 'error'
+    UNION ALL
+    SELECT trace_id, ('slow_clock', 'warning', samples,
+               'device ' || device_id || format(' ran at {:.0f} % of its rated clock ({:.0f} of {:.0f} MHz, ',
+                   100 * mhz / rated_mhz, mhz, rated_mhz)
+               || 'the median of ' || samples
+               || ' samples while it was busy): it can reach no more than that of its compute peaks'), NULL
+    FROM slowed WHERE coalesce(getvariable('severity'), '') <> 'error'
     UNION ALL
     SELECT trace_id, unnest([
         ('unlinked_gpu_ops', 'warning', unlinked,
