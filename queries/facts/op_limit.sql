@@ -43,7 +43,7 @@ WITH whole AS (
 work AS (
     SELECT *, flops * 1e9 / peak_of(flop_per_s, peak, is_matrix) AS math_ns,
            bytes * 1e9 / memory_bytes_per_s AS memory_ns,
-           least(bytes - weight_bytes, thresholds().cached_bytes) AS near_bytes,
+           least(bytes - weight_bytes, coalesce(cache_bytes, thresholds().cached_bytes)) AS near_bytes,
            (bytes - near_bytes + near_bytes / thresholds().cache_rate) * 1e9 / memory_bytes_per_s AS far_ns,
            link_bytes * 1e9 / host_link_bytes_per_s AS link_ns
     FROM whole JOIN device_peaks USING (trace_id, device_id)

@@ -64,7 +64,7 @@ started AS (
     FROM trace_span LEFT JOIN cold USING (trace_id) LEFT JOIN step USING (trace_id)
 ),
 -- Work done faster than the device's peak allows: its shapes, its times or the device are wrong.
--- Cache hits are not evidence, and neither are brief clock boosts.
+-- What a cache may hold is not evidence, and neither are brief clock boosts.
 held AS (
     SELECT trace_id, 'matrix products, convolutions and attention' AS what, 'peak' AS of,
            thresholds().over_peak AS most, busy_ns,
@@ -72,9 +72,10 @@ held AS (
     FROM all_work JOIN device_peaks USING (trace_id, device_id) WHERE is_matrix
     UNION ALL
     SELECT trace_id, 'operators of known sizes', 'memory bandwidth', thresholds().over_bandwidth, busy_ns,
-           (read_bytes + written_bytes) * 1e9 / memory_bytes_per_s
-    FROM all_work JOIN device_peaks USING (trace_id, device_id)
-    WHERE read_bytes + written_bytes > thresholds().cached_bytes
+           (read_bytes + written_bytes - cached) * 1e9 / memory_bytes_per_s
+    FROM all_work JOIN (SELECT *, coalesce(cache_bytes, thresholds().cached_bytes) AS cached
+        FROM device_peaks) USING (trace_id, device_id)
+    WHERE read_bytes + written_bytes > cached
     UNION ALL
     SELECT trace_id, 'copies from and to the host', 'link to the host', thresholds().over_peak, dur_ns,
            bytes * 1e9 / host_link_bytes_per_s
@@ -97,6 +98,14 @@ uneven AS (
            sum(sum(excess_ns)) OVER (PARTITION BY trace_id)::BIGINT AS lost_ns
     FROM uneven_product GROUP BY trace_id, device_id, product, calls, usual_ns, slow_ns
     QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY sum(excess_ns) DESC, product) = 1
+),
+-- A device that ran far below the clock at which its peaks are stated. Its clock while idle tells nothing.
+slowed AS (
+    SELECT trace_id, device_id, count(*) AS samples, median(value) AS mhz, any_value(clock_mhz) AS rated_mhz
+    FROM device_sample JOIN device_peaks USING (trace_id, device_id) WHERE measure = 'clock' AND is_busy
+    GROUP BY trace_id, device_id
+    HAVING samples >= thresholds().clock_samples AND mhz < thresholds().clock_share * rated_mhz
+    QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY mhz / rated_mhz, device_id) = 1
 ),
 -- Code, severity, count and message of each finding.
 findings AS (
@@ -132,6 +141,13 @@ findings AS (
                || ' (' || product || ', ' || calls
                || ' calls): another program used the device, or its clock changed'), lost_ns
     FROM uneven WHERE coalesce(getvariable('severity'), '') <> 'error'
+    UNION ALL
+    SELECT trace_id, ('slow_clock', 'warning', samples,
+               'device ' || device_id || format(' ran at {:.0f} % of its rated clock ({:.0f} of {:.0f} MHz, ',
+                   100 * mhz / rated_mhz, mhz, rated_mhz)
+               || 'the median of ' || samples
+               || ' samples while it was busy): it can reach no more than that of its compute peaks'), NULL
+    FROM slowed WHERE coalesce(getvariable('severity'), '') <> 'error'
     UNION ALL
     SELECT trace_id, unnest([
         ('unlinked_gpu_ops', 'warning', unlinked,

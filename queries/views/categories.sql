@@ -76,10 +76,11 @@ SELECT trace_id, event_id, category,
        flow_id, pid, tid, ts_ns
 FROM event WHERE phase IN ('s', 't', 'f');
 
--- Counter samples (phase C) and CUPTI counter ranges, one row per value.
+-- Counter samples (phase C) and CUPTI counter ranges, one row per value. A series without a name has that of
+-- its event.
 CREATE OR REPLACE VIEW counters AS
-SELECT trace_id, event_id, name AS source, key AS counter, TRY_CAST(args->>key AS DOUBLE) AS value, ts_ns,
-       dur_ns
+SELECT trace_id, event_id, name AS source, if(key = '', name, key) AS counter,
+       TRY_CAST(args->>if(key = '', '/', key) AS DOUBLE) AS value, ts_ns, dur_ns
 FROM (
     SELECT e.*, l.name, unnest(json_keys(args)) AS key
     FROM event_row AS e JOIN label AS l USING (label_id) LEFT JOIN slice_label AS s USING (label_id)

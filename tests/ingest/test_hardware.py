@@ -6,7 +6,8 @@ import duckdb
 import pytest
 
 from tracekit import TracekitError
-from tracekit.ingest.hardware import peaks
+from tracekit.database import catalog
+from tracekit.ingest.hardware import peaks, record_peaks
 
 
 def entry_of(name: str) -> str | None:
@@ -37,18 +38,41 @@ def test_a_devices_name_finds_its_peaks(name, tera, giga):
 ASKED_FOR = """
     NVIDIA L4, NVIDIA L40S, NVIDIA H100 NVL, NVIDIA B200, NVIDIA GB200, NVIDIA B300 SXM6 AC,
     NVIDIA GeForce RTX 3090, NVIDIA GeForce RTX 4090, NVIDIA GeForce RTX 5090, AMD Instinct MI210,
-    AMD Instinct MI250X / MI250, AMD Instinct MI325X
+    AMD Instinct MI250X / MI250, AMD Instinct MI325X, NVIDIA L40, NVIDIA L20, NVIDIA A30,
+    NVIDIA GB300, NVIDIA GB10, NVIDIA RTX PRO 6000 Blackwell Workstation Edition, NVIDIA RTX A4000,
+    NVIDIA GeForce RTX 3060, NVIDIA GeForce RTX 4060, NVIDIA GeForce RTX 4080 SUPER,
+    NVIDIA GeForce RTX 5080, NVIDIA GeForce RTX 3060 Laptop GPU,
+    NVIDIA GeForce RTX 4090 Laptop GPU, NVIDIA GeForce RTX 5090 Laptop GPU,
+    Intel(R) Data Center GPU Max 1550, Intel(R) Arc(TM) A770 Graphics,
+    Intel(R) Arc(TM) B580 Graphics, TPU v5 lite, TPU v5, TPU v5p, TPU v6 lite, TPU v6e
 """
 LEAVES_OPEN = """
-    NVIDIA A100, NVIDIA A100-SXM4-40GB MIG 1g.5gb, NVIDIA GeForce RTX 4090 D, NVIDIA L40,
-    NVIDIA GeForce RTX 4090 Laptop GPU, NVIDIA GeForce RTX 3090 Ti,
+    NVIDIA A100, NVIDIA A100-SXM4-40GB MIG 1g.5gb, NVIDIA GeForce RTX 4090 D, NVIDIA L40G,
+    NVIDIA GeForce RTX 3090 Ti, NVIDIA GeForce RTX 4080, NVIDIA GeForce RTX 4080 Laptop GPU,
+    NVIDIA GeForce RTX 4060 Ti, NVIDIA GeForce RTX 4060 Laptop GPU, NVIDIA GeForce RTX 3060 Ti,
+    NVIDIA GeForce RTX 5080 Laptop GPU, NVIDIA GeForce RTX 5090 D, NVIDIA RTX A4000 Laptop GPU,
+    NVIDIA RTX PRO 6000 Blackwell Server Edition, NVIDIA A30 MIG 1g.6gb, NVIDIA A30X,
+    NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition, Intel(R) Arc(TM) A770M Graphics,
+    Intel(R) Data Center GPU Max 1550 VG, Intel(R) Data Center GPU Max 1100, TPU v4, TPU7x,
+    AMD Instinct MI308X
 """
+SIBLINGS = {
+    "NVIDIA GeForce RTX 4090": "NVIDIA GeForce RTX 4090 Laptop GPU",
+    "NVIDIA GeForce RTX 5090": "NVIDIA GeForce RTX 5090 Laptop GPU",
+    "NVIDIA GeForce RTX 3060": "NVIDIA GeForce RTX 3060 Laptop GPU",
+    "NVIDIA L40": "NVIDIA L40S", "NVIDIA L4": "NVIDIA L40", "NVIDIA B300": "NVIDIA GB300",
+    "TPU v5 lite": "TPU v5", "NVIDIA A30": "NVIDIA A10",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("names", "is_there"), [(ASKED_FOR, True), (LEAVES_OPEN, False)])
 def test_every_device_asked_for_is_there_and_none_that_a_name_leaves_open(names, is_there):
     listed = [" ".join(name.split()) for name in names.split(",")]
     assert [name for name in listed if (entry_of(name) is not None) != is_there] == []
+
+
+def test_cards_with_similar_names_have_entries_of_their_own():
+    assert [each for each in SIBLINGS.items() if entry_of(each[0]) == entry_of(each[1])] == []
 
 
 @pytest.mark.parametrize(
@@ -58,6 +82,17 @@ def test_every_device_asked_for_is_there_and_none_that_a_name_leaves_open(names,
 def test_a_cards_link_to_the_host_is_known_by_its_generation(name, giga):
     found = next(each for each in peaks() if re.search(each.match, name))
     assert (found.host_link_gb_per_s or 0) == giga
+
+
+def test_a_cache_is_in_units_of_two_to_the_20_and_unknown_where_no_source_tells():
+    connection = duckdb.connect()
+    connection.execute(catalog.schema("tables"))
+    record_peaks(connection, peaks())
+    found = dict(connection.execute("SELECT name, cache_bytes FROM hardware").fetchall())
+    # CUDA's deviceQuery gives 41943040 for an A100.
+    assert found["NVIDIA A100-SXM4-40GB"] == 41943040
+    assert found["AMD Instinct MI250X (one GCD)"] == 8 << 20
+    assert found["NVIDIA A10"] is None
 
 
 def test_every_pattern_is_one_of_re2():

@@ -5,6 +5,7 @@ import pytest
 
 import tracekit
 from tests.conftest import OWN_TRACES
+from tests.kit import traces
 from tracekit.trace.other.protos import messages
 from tracekit.trace.readers import perfetto
 
@@ -49,6 +50,22 @@ def test_counters_of_a_device_are_there(both):
     found = [row for row in both[1].fetch(query)[1] if row[0] != "Memory Clock (MHz)"]
     assert found == [("Power (W)", 250.5), ("SM Clock (MHz)", 1410.0),
                      ("Power (W)", 300.0), ("SM Clock (MHz)", 1380.0)]  # fmt: skip
+
+
+def test_the_same_counters_in_json_belong_to_the_device_in_their_process_name(tmp_path):
+    # _build_chrome_counters in torch/profiler/_cuspy/trace.py: series without a name.
+    place = {"ph": "C", "pid": "GPU 1 Counters", "ts": 20.0}
+    counters = [
+        {"name": "SM Clock (MHz)", "args": {"": 1380.0}} | place,
+        {"name": "HBM BW (%)", "args": {"": 61.0}} | place,
+    ]
+    ran = traces.gpu_op(10, 40, device=1)
+    traces.write(tmp_path / "t.json", [ran, *counters])
+    with tracekit.load(tmp_path / "t.json") as run:
+        found = run.fetch("SELECT device_id, measure, value, is_busy FROM device_sample")[1]
+        every = run.fetch("SELECT counter, value FROM counters")[1]
+    assert found == [(1, "clock", 1380.0, True)]
+    assert every == [("SM Clock (MHz)", 1380.0), ("HBM BW (%)", 61.0)]
 
 
 @pytest.mark.parametrize(

@@ -38,13 +38,16 @@ _FUNCTIONS = {
     "attention_backend": ("backend", "NULL"),
     "collective_type": ("collective", "NULL"),
     "device_lane": ("lane", "NULL"),
+    "sampled_measure": ("sample", "NULL"),
     "traits_of": ("trait", ""),
 }
 _CALL = re.compile(rf"({'|'.join(_FUNCTIONS)})\((?:('?\w+'?), )?(\w+)\)")
 # What the patterns of a kind match.
 _OF_CATEGORY = "concat(lower({}), '/', {})"
 # Facets for names of one kind only, so that the kind needs no test.
-_OF_ONE_KIND = {"call", "class", "work", "expert", "format", "backend", "collective", "lane"}
+_OF_ONE_KIND = {
+    "call", "class", "work", "expert", "format", "backend", "collective", "lane", "sample",
+}  # fmt: skip
 
 
 class Spelling(NamedTuple):

@@ -26,7 +26,8 @@ _Format = Literal[
 
 class Peaks(Struct, frozen=True, forbid_unknown_fields=True):
     """An entry of a hardware file: a device's peak rates. `match` is the regular expression that
-    matches the device's name; `tflops` are dense operations by number format."""
+    matches the device's name; `tflops` are dense operations by number format; `cache_mb` is the
+    last cache before the memory, in MiB; `clock_mhz` is the clock at which the peaks are stated."""
 
     name: str
     match: str
@@ -34,6 +35,10 @@ class Peaks(Struct, frozen=True, forbid_unknown_fields=True):
     memory_gb_per_s: _Rate | None = None
     host_link_gb_per_s: _Rate | None = None
     memory_source: str | None = None
+    cache_mb: _Rate | None = None
+    cache_source: str | None = None
+    clock_mhz: _Rate | None = None
+    clock_source: str | None = None
     tflops: dict[_Format, _Rate] = {}
     note: str | None = None
 
@@ -93,8 +98,14 @@ def record_peaks(connection: duckdb.DuckDBPyConnection, devices: list[Peaks]) ->
             "pattern": each.match,
             "memory_bytes_per_s": each.memory_gb_per_s and each.memory_gb_per_s * 1e9,
             "host_link_bytes_per_s": each.host_link_gb_per_s and each.host_link_gb_per_s * 1e9,
+            "cache_bytes": each.cache_mb and round(each.cache_mb * (1 << 20)),
+            "clock_mhz": each.clock_mhz,
             "flop_per_s": {name: rate * 1e12 for name, rate in each.tflops.items()},
-            "source": "; ".join(filter(None, (each.source, each.memory_source))),
+            "source": "; ".join(
+                filter(
+                    None, (each.source, each.memory_source, each.cache_source, each.clock_source)
+                )
+            ),
             "note": each.note,
         }
         for place, each in enumerate(devices)
