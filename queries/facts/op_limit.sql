@@ -50,7 +50,7 @@ work AS (
 ),
 op AS (
     SELECT w.*, dur_ns, coalesce(dur_ns / nullif(
-               sum(dur_ns) OVER (PARTITION BY trace_id, gpu_op_ids), 0), 0) AS part
+               sum(dur_ns) OVER (PARTITION BY trace_id, source, gpu_op_ids), 0), 0) AS part
     FROM (SELECT *, unnest(gpu_op_ids) AS event_id FROM work) AS w
     JOIN (SELECT trace_id, event_id, dur_ns FROM gpu_ops) USING (trace_id, event_id)
 )

@@ -45,7 +45,8 @@ SELECT key, d.device_id, end_ns - start_ns AS span_ns, kernel_ns::BIGINT AS kern
        weight_bytes * 1e9 / memory_bytes_per_s AS weights_ns,
        if(hardware IS NULL, NULL, greatest(longest_ns, memory_ns, math_ns))::BIGINT AS floor_ns,
        if(hardware IS NULL, NULL, greatest(math_ns,
-           (weight_bytes - coalesce(cache_bytes, thresholds().cached_bytes)) * 1e9 / memory_bytes_per_s))::BIGINT AS must_ns
+           (weight_bytes - coalesce(cache_bytes, thresholds().cached_bytes)) * 1e9
+               / memory_bytes_per_s))::BIGINT AS must_ns
 FROM of_device AS d JOIN span USING (key)
 JOIN device_peaks AS p ON key.trace_id = p.trace_id AND d.device_id = p.device_id
 WHERE kernel_ns > 0;
