@@ -10,7 +10,7 @@ CREATE TABLE device_peaks (
     trace_id INTEGER, device_id BIGINT,
     device   VARCHAR, -- its name, or its properties if it has none
     hardware VARCHAR, -- the entry of the table hardware; NULL: none matches
-    memory_bytes_per_s DOUBLE, host_link_bytes_per_s DOUBLE,
+    memory_bytes_per_s DOUBLE, host_link_bytes_per_s DOUBLE, link_bytes_per_s DOUBLE,
     cache_bytes BIGINT, -- the last cache before the memory; NULL: unknown
     clock_mhz DOUBLE,   -- the clock at which the peaks are stated; NULL: unknown
     flop_per_s MAP(VARCHAR, DOUBLE), source VARCHAR
@@ -25,7 +25,7 @@ listed AS (
 alike AS (SELECT trace_id, any_value(name) AS name FROM listed GROUP BY trace_id
     HAVING count(DISTINCT name) = 1)
 SELECT u.trace_id, u.device_id, coalesce(d.name, a.name) AS device, h.name AS hardware, h.memory_bytes_per_s,
-       h.host_link_bytes_per_s, h.cache_bytes, h.clock_mhz, h.flop_per_s, h.source
+       h.host_link_bytes_per_s, h.link_bytes_per_s, h.cache_bytes, h.clock_mhz, h.flop_per_s, h.source
 FROM used AS u LEFT JOIN listed AS d ON u.trace_id = d.trace_id AND u.device_id = d.device_id
 LEFT JOIN alike AS a ON u.trace_id = a.trace_id
 LEFT JOIN hardware AS h ON regexp_matches(coalesce(d.name, a.name), h.pattern)

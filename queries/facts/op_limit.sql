@@ -1,12 +1,13 @@
 -- fact: What a GPU op of known work has to do at least, and the least time that the device needs for it.
--- needs: same_kernel, elementwise_kernel, tiled_product, device_peaks
+-- needs: same_kernel, elementwise_kernel, tiled_product, collective, device_peaks
 -- of: gpu_ops
 -- scope: all
 -- An operator's work is divided among its GPU ops by their durations.
 CREATE TABLE op_limit (
     trace_id INTEGER, event_id BIGINT, -- the GPU op
     is_exact  BOOLEAN,   -- from shapes, or a copy's size; else a lower bound
-    source    VARCHAR,   -- call, capture by node or by order, copy; of a bound: same kernel, grid, tiles
+    source    VARCHAR,   -- call, capture by node or by order, copy, collective; of a bound: same kernel,
+                         -- grid, tiles
     is_matrix BOOLEAN,   -- it runs on the units for matrix products
     flops     DOUBLE,
     bytes     DOUBLE,    -- that it reads and writes
@@ -32,6 +33,11 @@ WITH whole AS (
     SELECT trace_id, g.device_id, 'tiles', FALSE, TRUE, peak, flops, b.bytes, weight_bytes, NULL, [event_id]
     FROM tiled_product AS b JOIN gpu_ops AS g USING (trace_id, event_id)
     UNION ALL
+    -- With two ranks or more, half of the message or more passes a rank's links, even if switches add up.
+    SELECT trace_id, device_id, 'collective', FALSE, FALSE, NULL, 0, 0, 0,
+           message_bytes * (1 - 1 / coalesce(group_size, 2)), [event_id]
+    FROM collective WHERE message_bytes > 0 AND group_size IS DISTINCT FROM 1
+    UNION ALL
     -- A copy within the device reads and writes.
     SELECT trace_id, device_id, 'copy', TRUE, FALSE, NULL, 0,
            bytes * CASE copy_kind WHEN 'DtoD' THEN 2 WHEN 'memset' THEN 1 ELSE 0 END, 0,
@@ -41,11 +47,12 @@ WITH whole AS (
 ),
 -- With the time at each roof, of all of its ops.
 work AS (
-    SELECT *, flops * 1e9 / peak_of(flop_per_s, peak, is_matrix) AS math_ns,
+    SELECT whole.*, flops * 1e9 / peak_of(flop_per_s, peak, is_matrix) AS math_ns,
            bytes * 1e9 / memory_bytes_per_s AS memory_ns,
            least(bytes - weight_bytes, coalesce(cache_bytes, thresholds().cached_bytes)) AS near_bytes,
            (bytes - near_bytes + near_bytes / thresholds().cache_rate) * 1e9 / memory_bytes_per_s AS far_ns,
-           link_bytes * 1e9 / host_link_bytes_per_s AS link_ns
+           if(whole.source = 'collective', link_bytes_per_s, NULL) AS peer_bytes_per_s,
+           link_bytes * 1e9 / coalesce(peer_bytes_per_s, host_link_bytes_per_s) AS link_ns
     FROM whole JOIN device_peaks USING (trace_id, device_id)
 ),
 op AS (

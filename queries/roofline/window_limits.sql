@@ -7,10 +7,11 @@
 -- column group_id (count): the number of the unit's group; NULL: a window
 -- column span_ns (ns): the length of the window or unit
 -- column floor_ns (ns): what the work takes at least as it is launched: of the stream that needs longest, its
---     ops one after another, each at the nearer roof; of all streams together, the products' FLOPs, and the
---     bytes as far as no cache answers faster. Ops of unknown work count as 0. NULL: no peaks are known
--- column must_ns (ns): what no fusion removes: the products' FLOPs or, if that takes longer and nothing is
---     trained, reading the weights and caches
+--     ops one after another, each at the nearer roof; of all streams together, the products' FLOPs (at the
+--     clock that the device had, where it is recorded), the collectives, and the bytes as far as no cache
+--     answers faster. Ops of unknown work count as 0. NULL: no peaks are known
+-- column must_ns (ns): what no fusion removes, the longest of: the products' FLOPs; the collectives at the
+--     peak of the device's links; where nothing is trained, reading the weights and caches
 -- column mfu (fraction of span_ns): the time of the products' FLOPs at the device's peak
 -- column mbu (fraction of span_ns): the time of reading the weights and caches at the memory's bandwidth; in
 --     training 0

@@ -113,6 +113,7 @@ CREATE TABLE IF NOT EXISTS hardware (
     pattern             VARCHAR NOT NULL,   -- a regular expression that the device's name matches
     memory_bytes_per_s  DOUBLE,
     host_link_bytes_per_s DOUBLE,               -- one direction of its link to the host, as specified
+    link_bytes_per_s DOUBLE,                    -- one direction of its links to other devices, together
     cache_bytes         BIGINT,             -- the last cache before the memory; NULL: unknown
     clock_mhz           DOUBLE,             -- the clock at which its peaks are stated; NULL: unknown
     flop_per_s          MAP(VARCHAR, DOUBLE) NOT NULL,   -- dense, by format: bf16, fp16, tf32, fp32 ...

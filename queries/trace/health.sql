@@ -101,10 +101,9 @@ uneven AS (
 ),
 -- A device that ran far below the clock at which its peaks are stated. Its clock while idle tells nothing.
 slowed AS (
-    SELECT trace_id, device_id, count(*) AS samples, median(value) AS mhz, any_value(clock_mhz) AS rated_mhz
-    FROM device_sample JOIN device_peaks USING (trace_id, device_id) WHERE measure = 'clock' AND is_busy
-    GROUP BY trace_id, device_id
-    HAVING samples >= thresholds().clock_samples AND mhz < thresholds().clock_share * rated_mhz
+    SELECT trace_id, device_id, samples, mhz, clock_mhz AS rated_mhz
+    FROM busy_clocks JOIN device_peaks USING (trace_id, device_id)
+    WHERE samples >= thresholds().clock_samples AND mhz < thresholds().clock_share * rated_mhz
     QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY mhz / rated_mhz, device_id) = 1
 ),
 -- Code, severity, count and message of each finding.

@@ -34,6 +34,7 @@ class Peaks(Struct, frozen=True, forbid_unknown_fields=True):
     source: str
     memory_gb_per_s: _Rate | None = None
     host_link_gb_per_s: _Rate | None = None
+    link_gb_per_s: _Rate | None = None
     memory_source: str | None = None
     cache_mb: _Rate | None = None
     cache_source: str | None = None
@@ -98,6 +99,7 @@ def record_peaks(connection: duckdb.DuckDBPyConnection, devices: list[Peaks]) ->
             "pattern": each.match,
             "memory_bytes_per_s": each.memory_gb_per_s and each.memory_gb_per_s * 1e9,
             "host_link_bytes_per_s": each.host_link_gb_per_s and each.host_link_gb_per_s * 1e9,
+            "link_bytes_per_s": each.link_gb_per_s and each.link_gb_per_s * 1e9,
             "cache_bytes": each.cache_mb and round(each.cache_mb * (1 << 20)),
             "clock_mhz": each.clock_mhz,
             "flop_per_s": {name: rate * 1e12 for name, rate in each.tflops.items()},
