@@ -1,5 +1,5 @@
 -- fact: What a GPU op of known work has to do at least, and the least time that the device needs for it.
--- needs: same_kernel, elementwise_kernel, tiled_product, collective, device_peaks
+-- needs: same_kernel, elementwise_kernel, tiled_product, other_trace_product, collective, device_peaks
 -- of: gpu_ops
 -- scope: all
 -- An operator's work is divided among its GPU ops by their durations.
@@ -7,7 +7,7 @@ CREATE TABLE op_limit (
     trace_id INTEGER, event_id BIGINT, -- the GPU op
     is_exact  BOOLEAN,   -- from shapes, or a copy's size; else a lower bound
     source    VARCHAR,   -- call, capture by node or by order, copy, collective; of a bound: same kernel,
-                         -- grid, tiles
+                         -- grid, tiles, other trace
     is_matrix BOOLEAN,   -- it runs on the units for matrix products
     flops     DOUBLE,
     bytes     DOUBLE,    -- that it reads and writes
@@ -29,6 +29,10 @@ WITH whole AS (
     UNION ALL
     SELECT trace_id, g.device_id, 'grid', FALSE, FALSE, NULL, 0, b.bytes, 0, NULL, [event_id]
     FROM elementwise_kernel AS b JOIN gpu_ops AS g USING (trace_id, event_id)
+    UNION ALL
+    SELECT trace_id, g.device_id, 'other trace', FALSE, TRUE, peak, flops, b.bytes, weight_bytes, NULL,
+           [event_id]
+    FROM other_trace_product AS b JOIN gpu_ops AS g USING (trace_id, event_id)
     UNION ALL
     SELECT trace_id, g.device_id, 'tiles', FALSE, TRUE, peak, flops, b.bytes, weight_bytes, NULL, [event_id]
     FROM tiled_product AS b JOIN gpu_ops AS g USING (trace_id, event_id)

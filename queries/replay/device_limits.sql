@@ -22,7 +22,7 @@ WITH bound AS (
            any_roof = 'latency' AND excess_ns > usual_ns AS is_disturbed
     FROM op_limit JOIN gpu_ops USING (trace_id, event_id) LEFT JOIN uneven_product USING (trace_id, event_id)
     -- Other launches on the same grid have to agree, and few tokens are few: see below.
-    WHERE is_asked(trace_id) AND source NOT IN ('same kernel', 'tiles')
+    WHERE is_asked(trace_id) AND source NOT IN ('same kernel', 'tiles', 'other trace')
 ),
 op AS MATERIALIZED (
     SELECT op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.name,

@@ -7,6 +7,8 @@ import pytest
 
 import tracekit
 from tests.conftest import OWN_TRACES, SHARED_TRACES
+from tests.kit import traces
+from tests.kit.traces import device, gpu_op, launch, operator
 
 KNOWN = """
     SELECT event_id, flops, bytes FROM op_limit WHERE source = 'call' AND event_id IN
@@ -46,3 +48,26 @@ def test_bounds_are_below_the_work_that_shapes_tell(path, sources, tmp_path):
     ]
     assert above == []
     assert {source for _, source, *_ in bounds} == sources
+
+
+@pytest.mark.parametrize(("replayed", "known"), [(24, 24), (23, 0)])
+def test_another_trace_of_the_model_tells_the_weights_of_a_replay(replayed, known, tmp_path):
+    bf16 = ["c10::BFloat16"] * 2
+    eager, graph = [], [launch(0, 5, 1, "cudaGraphLaunch")]
+    for n in range(24):
+        dims = [[64, 1024], [1024, 512 + n]]
+        eager += [operator("aten::mm", 100 * n, 20, dims, bf16), launch(100 * n + 5, 3, n + 1)]
+        eager.append(gpu_op(100 * n + 30, 40, n + 1, name="gemm"))
+    graph += [gpu_op(50 + 20 * n, 10, 1, name="gemm") for n in range(replayed)]
+    files = [
+        traces.write(tmp_path / f"{name}.json", events, **device("NVIDIA A100-SXM4-80GB"))
+        for name, events in {"eager": eager, "graph": graph}.items()
+    ]
+    with tracekit.load(files) as run:
+        rows = run.fetch("""
+            SELECT flops, weight_bytes FROM op_limit JOIN gpu_ops USING (trace_id, event_id)
+            WHERE source = 'other trace' ORDER BY start_ns
+        """)[1]
+    # One token at least.
+    widths = [512 + n for n in range(known)]
+    assert rows == [(2 * 1024 * width, 2 * 1024 * width) for width in widths]

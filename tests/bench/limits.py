@@ -1,0 +1,81 @@
+"""How much of the kernels' time is of known work, in each shared real trace, and how far its units
+are from the device's limits. Writes tests/bench/LIMITS.md.
+
+    python -m tests.bench.limits
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import tracekit
+from tests.conftest import SHARED_TRACES
+from tracekit.errors import TracekitError
+from tracekit.text import duration, percent
+
+PAGE = Path(__file__).with_name("LIMITS.md")
+HEAD = """\
+# How much work is known
+
+For each real trace of the tests: the share of its kernels' time, without communication, whose FLOPs and bytes are
+known exactly (from shapes), or by a lower bound (from the same kernel on the same grid, from grids and tiles), and
+what the rest is, by the longest names. Then the run's main unit, what the device needs for it at least as it is
+launched, and what no fusion removes (`tracekit query TRACE window_limits`). [How work is known](../../docs/explanation/work.md)
+has the models and their sources. `python -m tests.bench.limits` writes this page.
+
+| trace | kernel time | exact | bounded | unknown | what is unknown | unit | floor | must |
+|---|---|---|---|---|---|---|---|---|
+"""
+# A lower bound's kernels are no part of what is exact.
+UNKNOWN = """
+    SELECT regexp_replace(k.name, '^void |[<(].*$', '', 'g') AS name, sum(dur_ns)::BIGINT AS ns
+    FROM kernels AS k ANTI JOIN op_limit USING (trace_id, event_id)
+    WHERE class <> 'communication' GROUP BY ALL ORDER BY ns DESC LIMIT 3
+"""
+_NAME = 40
+
+
+def rows() -> Iterator[str]:
+    for path in sorted(SHARED_TRACES.glob("*.json.gz")):
+        try:
+            run = tracekit.load(path)
+        except TracekitError:
+            continue
+        with run:
+            classes = [row for row in run.ask("modelled") if row["class"] != "communication"]
+            all_ns = sum(row["kernel_ns"] for row in classes)
+            if not all_ns:
+                continue
+            exact_ns = sum(row["exact_ns"] for row in classes)
+            modelled_ns = sum(row["modelled_ns"] for row in classes)
+            rest = [
+                f"{name[:_NAME]} {percent(ns / all_ns)}"
+                for name, ns in run.fetch(UNKNOWN)[1]
+                if ns >= all_ns / 100
+            ]
+            units = [each for each in run.ask("units") if each["level"] == 1]
+            limits = {
+                row["group_id"]: row
+                for row in run.ask("window_limits")
+                if row["kind"] == "unit" and row["floor_ns"] is not None
+            }
+            main = max(units, key=lambda each: each["count"] * each["median_ns"], default=None)
+            limit = main and limits.get(main["group_id"])
+        unit = f"{main['kind']} {duration(main['median_ns'])}" if main else ""
+        floors = [duration(limit[name]) if limit else "" for name in ("floor_ns", "must_ns")]
+        shares = (exact_ns, modelled_ns - exact_ns, all_ns - modelled_ns)
+        cells = [
+            path.name.removesuffix(".json.gz"), duration(all_ns),
+            *(percent(ns / all_ns) for ns in shares), ", ".join(rest), unit, *floors,
+        ]  # fmt: skip
+        yield f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    PAGE.write_text(HEAD + "\n".join(rows()) + "\n")
+    print(PAGE)
+
+
+if __name__ == "__main__":
+    main()
