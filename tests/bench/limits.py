@@ -18,18 +18,17 @@ PAGE = Path(__file__).with_name("LIMITS.md")
 HEAD = """\
 # How much work is known
 
-For each real trace of the tests: the share of its kernels' time, without communication, whose FLOPs and bytes are
-known exactly (from shapes), or by a lower bound (from the same kernel on the same grid, from grids and tiles), and
-what the rest is, by the longest names. Then the run's main unit, what the device needs for it at least as it is
-launched, and what no fusion removes (`tracekit query TRACE window_limits`). [How work is known](../../docs/explanation/work.md)
-has the models and their sources. `python -m tests.bench.limits` writes this page.
+For each real trace of the tests, of its kernels' time without communication: the share whose FLOPs
+and bytes are known exactly, or by a lower bound, and what the rest is. Then the unit that takes
+most of the time; what the device needs for it at least, as it is launched (floor) and with
+everything fused (must). [How the work is known](../../docs/explanation/work.md) has the models and
+their sources. `python -m tests.bench.limits` writes this page.
 
-| trace | kernel time | exact | bounded | unknown | what is unknown | unit | floor | must |
+| trace | kernel time | exact | bounded | unknown | longest unknown | unit | floor | must |
 |---|---|---|---|---|---|---|---|---|
 """
-# A lower bound's kernels are no part of what is exact.
-UNKNOWN = """
-    SELECT regexp_replace(k.name, '^void |[<(].*$', '', 'g') AS name, sum(dur_ns)::BIGINT AS ns
+UNKNOWN = r"""
+    SELECT regexp_replace(k.name, '^void |\(anonymous namespace\)::|[<(].*$', '', 'g') AS name, sum(dur_ns)::BIGINT AS ns
     FROM kernels AS k ANTI JOIN op_limit USING (trace_id, event_id)
     WHERE class <> 'communication' GROUP BY ALL ORDER BY ns DESC LIMIT 3
 """

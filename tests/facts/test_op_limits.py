@@ -8,7 +8,7 @@ import pytest
 import tracekit
 from tests.conftest import OWN_TRACES, SHARED_TRACES
 from tests.kit import traces
-from tests.kit.traces import device, gpu_op, launch, operator
+from tests.kit.traces import device, gpu_op, launch, operator, step
 
 KNOWN = """
     SELECT event_id, flops, bytes FROM op_limit WHERE source = 'call' AND event_id IN
@@ -53,7 +53,7 @@ def test_bounds_are_below_the_work_that_shapes_tell(path, sources, tmp_path):
 @pytest.mark.parametrize(("replayed", "known"), [(24, 24), (23, 0)])
 def test_another_trace_of_the_model_tells_the_weights_of_a_replay(replayed, known, tmp_path):
     bf16 = ["c10::BFloat16"] * 2
-    eager, graph = [], [launch(0, 5, 1, "cudaGraphLaunch")]
+    eager, graph = [step(0, 0, 2500)], [launch(0, 5, 1, "cudaGraphLaunch")]
     for n in range(24):
         dims = [[64, 1024], [1024, 512 + n]]
         eager += [operator("aten::mm", 100 * n, 20, dims, bf16), launch(100 * n + 5, 3, n + 1)]
