@@ -30,6 +30,7 @@ _CHOSEN = {
     "docs/explanation/definitions.md": "explanation/definitions.md",
     "docs/explanation/units.md": "explanation/units.md",
     "docs/explanation/settings.md": "explanation/settings.md",
+    "docs/explanation/work.md": "explanation/work.md",
     "docs/explanation/verdict.md": "explanation/verdict.md",
     "docs/explanation/replay.md": "explanation/replay.md",
     "docs/explanation/stability.md": "explanation/stability.md",
@@ -38,6 +39,7 @@ _CHOSEN = {
     "docs/explanation/performance.md": "explanation/performance.md",
     "tests/bench/VERDICTS.md": "explanation/verdicts.md",
     "tests/bench/NOTES.md": "explanation/measurements.md",
+    "tests/bench/LIMITS.md": "explanation/known-work.md",
     "SECURITY.md": "explanation/security.md",
     "CONTRIBUTING.md": "explanation/contributing.md",
 }

@@ -28,7 +28,8 @@ their sources. `python -m tests.bench.limits` writes this page.
 |---|---|---|---|---|---|---|---|---|
 """
 UNKNOWN = r"""
-    SELECT regexp_replace(k.name, '^void |\(anonymous namespace\)::|[<(].*$', '', 'g') AS name, sum(dur_ns)::BIGINT AS ns
+    SELECT regexp_replace(k.name, '^void |\(anonymous namespace\)::|[<(].*$', '', 'g') AS name,
+           sum(dur_ns)::BIGINT AS ns
     FROM kernels AS k ANTI JOIN op_limit USING (trace_id, event_id)
     WHERE class <> 'communication' GROUP BY ALL ORDER BY ns DESC LIMIT 3
 """
