@@ -9,8 +9,9 @@ from docs.generate import commands, judging, python, questions, remedies, schema
 # Titles come from the pages.
 _TUTORIAL = ("tour", "walkthrough", "diagnosis")
 _EXPLANATION = (
-    "definitions", "units", "settings", "work", "verdict", "replay", "stability", "formats", "limits",
-    "performance", "verdicts", "known-work", "measurements", "thresholds", "security", "contributing",
+    "definitions", "units", "settings", "work", "verdict", "replay", "stability", "formats",
+    "limits", "performance", "verdicts", "known-work", "measurements", "thresholds", "security",
+    "contributing",
 )  # fmt: skip
 
 
