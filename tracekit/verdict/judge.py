@@ -222,6 +222,7 @@ def _judge_device(basis: Basis) -> Verdict:
     why = [*why, *gained] if agrees else [gained[0], *why, *gained[1:]]
     why += _limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
+    why += _floor_sentences(evidence, thresholds)
     why += hole_sentences(evidence, thresholds)
     kind = kinds_of(basis).get(bottleneck, bottleneck)
     advice = [next_step(kind, evidence.launch, thresholds, shaped=evidence.shaped)]
@@ -328,6 +329,23 @@ def _lesser_sentences(case: Case) -> list[str]:
     if launch is not None:
         sentences.append(_launch_sentence(launch, thresholds))
     return sentences
+
+
+def _floor_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
+    """How fast the device could do the judged unit's work; none if that is little of its length,
+    or too little of the work is known to say."""
+    alike = (each for each in evidence.units if each.group == evidence.period.group)
+    unit = next(alike, None)
+    floor_ns, must_ns = (unit.floor_ns, unit.must_ns) if unit else (None, None)
+    if unit is None or floor_ns is None or must_ns is None:
+        return []
+    if floor_ns < thresholds.small_gain * unit.median_ns:
+        return []
+    return [
+        f"At its peaks, the device needs {duration(floor_ns)} at least for the work of a "
+        f"{unit.kind} as it is launched, and {duration(must_ns)} however it is fused: "
+        f"{percent(unit.modelled or 0.0)} of the kernels' time is of known or bounded work."
+    ]
 
 
 def _exposed_sentences(gpu: Gpu, span_ns: int, thresholds: Thresholds) -> list[str]:
