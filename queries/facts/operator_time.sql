@@ -24,7 +24,9 @@ WITH slice AS MATERIALIZED (
 nest AS (FROM nested('slice')),
 op AS MATERIALIZED (
     SELECT {'trace_id': n.trace_id, 'event_id': n.parent_id, 'device_id': g.device_id} AS key, g.start_ns,
-           g.end_ns, g.name, g.event_id, g.stream, g.class, l.format = 'tf32' AS is_tf32
+           g.end_ns, g.event_id, g.stream, g.class, l.format = 'tf32' AS is_tf32,
+           -- Copies over a bus are not compared with the device's memory bandwidth: see memory_traffic.
+           g.class = 'memcpy' AND NOT regexp_matches(g.name, 'DtoD|DeviceToDevice') AS crosses
     FROM nest AS n JOIN gpu_ops AS g ON n.trace_id = g.trace_id AND n.event_id = g.launch_id
     JOIN slice_label AS l USING (label_id)
     WHERE n.parent_id IS NOT NULL
@@ -32,13 +34,14 @@ op AS MATERIALIZED (
 named AS MATERIALIZED (
     SELECT key, count(*) AS ops, sum(end_ns - start_ns)::BIGINT AS sum_ns, bool_or(is_tf32) AS is_tf32,
            list({'start_ns': start_ns, 'event_id': event_id}) AS gpu_ops, any_value(stream) AS stream,
-           bool_and(class NOT IN ('memcpy', 'memset')) AS is_kernels,
-           -- Copies over a bus are not compared with the device's memory bandwidth: see memory_traffic.
-           bool_or(class = 'memcpy' AND NOT regexp_matches(name, 'DtoD|DeviceToDevice')) AS crosses
-    FROM op GROUP BY key
+           bool_and(class NOT IN ('memcpy', 'memset')) AS is_kernels
+    FROM op WHERE NOT crosses GROUP BY key
 ),
 -- Most operators launch one op, whose time needs no union.
-several AS MATERIALIZED (FROM op SEMI JOIN (FROM named WHERE ops > 1) USING (key))
+several AS MATERIALIZED (FROM op SEMI JOIN (FROM named WHERE ops > 1) USING (key) WHERE NOT crosses),
+-- What a copy over a bus does on the device is a part of it. Others wait for a number, such as their output's
+-- size.
+crossing AS (FROM op WHERE crosses)
 SELECT o.trace_id, o.event_id, o.name, o.kind, o.dims, o.types, is_matrix,
        CASE WHEN is_matrix AND is_tf32 AND peak = 'fp32' THEN 'tf32' ELSE peak END AS peak,
        flops, read_bytes, written_bytes, weight_bytes, is_exact, key.device_id AS device_id, stream,
@@ -48,4 +51,6 @@ SELECT o.trace_id, o.event_id, o.name, o.kind, o.dims, o.types, is_matrix,
 FROM operator_work AS o JOIN named ON o.trace_id = key.trace_id AND o.event_id = key.event_id
 LEFT JOIN (SELECT key, sum(end_ns - start_ns)::BIGINT AS union_ns FROM interval_union('several') GROUP BY key)
     USING (key)
-WHERE busy_ns > 0 AND NOT crosses
+WHERE busy_ns > 0
+    AND NOT (o.kind = 'copy' AND EXISTS (FROM crossing AS x
+        WHERE x.key.trace_id = o.trace_id AND x.key.event_id = o.event_id))

@@ -1,5 +1,6 @@
 -- fact: An operator with its work.
--- needs: matrix_work, convolution_work, attention_work, tensor_work, moved_work, triton_work
+-- needs: matrix_work, template_work, convolution_work, attention_work, tensor_work, moved_work, triton_work,
+--     pooled_work, indexed_work, bag_work, expert_work, gathered_work, listed_work, routed_work, paged_work
 -- of: operator_call, operator_input
 -- FLOPs (a multiply-add is two) and bytes that must be read and written at least once, from the shapes and
 -- types of the inputs.
@@ -24,14 +25,16 @@ CREATE TABLE operator_work (
 );
 -- Empty tensors give no work.
 WITH work AS (
-    SELECT *, peak_name(type) AS peak, TRY_CAST(read AS BIGINT) AS read_bytes,
-           TRY_CAST(written AS BIGINT) AS written_bytes,
-           coalesce(TRY_CAST(weights AS BIGINT), 0) AS weight_bytes
-    FROM _scratch.input_work
-    WHERE isfinite(flops) AND read_bytes IS NOT NULL AND written_bytes IS NOT NULL
+    SELECT c.*, is_matrix, type, flops, read, written, weights, is_exact
+    FROM _scratch.operator_call AS c JOIN _scratch.input_work AS w
+      ON c.name = w.name AND c.dims = w.dims AND c.types IS NOT DISTINCT FROM w.types
+        AND c.concrete IS NOT DISTINCT FROM w.concrete
+    UNION ALL
+    SELECT c.*, is_matrix, type, flops, read, written, weights, is_exact
+    FROM _scratch.operator_call AS c JOIN _scratch.call_work AS w USING (trace_id, event_id)
 )
-SELECT c.trace_id, c.event_id, c.name, c.pid, c.tid, c.start_ns, c.end_ns, c.dur_ns, c.kind, c.dims, c.types,
-       is_matrix, peak, flops, read_bytes, written_bytes, weight_bytes, is_exact
-FROM _scratch.operator_call AS c JOIN work AS w
-  ON c.name = w.name AND c.dims = w.dims AND c.types IS NOT DISTINCT FROM w.types
-    AND c.concrete IS NOT DISTINCT FROM w.concrete
+SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, kind, dims, types, is_matrix,
+       peak_name(type) AS peak, flops, TRY_CAST(read AS BIGINT) AS read_bytes,
+       TRY_CAST(written AS BIGINT) AS written_bytes,
+       coalesce(TRY_CAST(weights AS BIGINT), 0) AS weight_bytes, is_exact
+FROM work WHERE isfinite(flops) AND read_bytes IS NOT NULL AND written_bytes IS NOT NULL

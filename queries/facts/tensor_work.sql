@@ -45,12 +45,14 @@ FROM _scratch.operator_input WHERE family IN ('normalization', 'softmax')
 UNION ALL
 SELECT name, dims, types, concrete, type, FALSE AS is_matrix, 0 AS flops,
        CASE kind
-           WHEN 'copy' THEN elements(d[1]) * element_bytes(t[2])
+           -- A source is read once, however often it is repeated.
+           WHEN 'copy' THEN least(elements(d[1]), elements(d[2])) * element_bytes(t[2])
            WHEN 'fill' THEN 0
-           WHEN 'embedding' THEN CASE WHEN len(d[1]) = 2 AND len(tensors) = 2
-               THEN tensors[2].elements * (d[1][2] * size + tensors[2].size) END
+           -- Rows may repeat, and are then read from a cache: certain are the indices and the output.
+           WHEN 'embedding' THEN sizes[2]
            ELSE input_bytes END AS read,
-       CASE kind WHEN 'embedding' THEN tensors[2].elements * d[1][2] * size
+       CASE kind WHEN 'embedding' THEN CASE WHEN len(d[1]) = 2 AND len(tensors) = 2
+                     THEN tensors[2].elements * d[1][2] * size END
                  WHEN 'embedding_backward' THEN TRY_CAST(c[3] AS BIGINT) * d[1][-1] * size
-                 ELSE sizes[1] END AS written, 0 AS weights, TRUE AS is_exact
+                 ELSE sizes[1] END AS written, 0 AS weights, kind <> 'embedding' AS is_exact
 FROM _scratch.operator_input WHERE kind IN ('copy', 'fill', 'embedding', 'embedding_backward')

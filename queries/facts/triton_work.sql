@@ -6,8 +6,8 @@
 -- order: tensors that are read and written, inputs, outputs, and numbers; the last number is the number of
 -- elements. The trace does not say which argument is which. A kernel with one tensor works in place, unless
 -- it only fills it. A pointwise kernel whose last tensor has too few elements for a result works in place,
--- too, on the first tensor. For any other kernel, assume that each tensor moves once and that the last is
--- the output.
+-- too, on the first tensor, and moves no more of a tensor than its own number of elements. For any other
+-- kernel, assume that each tensor moves once and that the last is the output.
 -- https://github.com/pytorch/pytorch/blob/main/torch/_inductor/codegen/common.py (KernelArgs.python_argdefs)
 WITH triton_kernel AS (
     SELECT *, TRY_CAST(c[-1] AS BIGINT) AS numel,
@@ -17,7 +17,10 @@ WITH triton_kernel AS (
                         || '(_[0-9]+)?$')
                 WHEN starts_with(name, 'triton_poi_')
                     THEN tensors[-1].elements < numel AND tensors[1].elements >= numel
-           END IS TRUE AS is_in_place
+           END IS TRUE AS is_in_place,
+           CASE WHEN starts_with(name, 'triton_poi_') AND numel > 0 THEN
+               list_transform(tensors, lambda each: least(each.elements, numel) * each.size)
+               ELSE sizes END AS moved
     FROM _scratch.operator_input WHERE kind = 'triton'
 )
 SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
@@ -25,6 +28,6 @@ SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
            '_(add|sub|mul|div|pow|sqrt|rsqrt|exp|log|mean|sum|var|amax|softmax|gelu|silu|relu|sigmoid|tanh|'
            || 'where|maximum|minimum|native_layer_norm|native_dropout|neg|abs|sin|cos|clamp)'
        )) AS flops,
-       CASE WHEN is_in_place THEN input_bytes ELSE coalesce(list_sum(sizes[:-2]), 0) END AS read,
-       CASE WHEN is_in_place THEN sizes[1] ELSE sizes[-1] END AS written, 0 AS weights, FALSE AS is_exact
+       CASE WHEN is_in_place THEN list_sum(moved) ELSE coalesce(list_sum(moved[:-2]), 0) END AS read,
+       CASE WHEN is_in_place THEN moved[1] ELSE moved[-1] END AS written, 0 AS weights, FALSE AS is_exact
 FROM triton_kernel

@@ -25,6 +25,28 @@ CREATE OR REPLACE MACRO texts_of(texts) AS from_json(texts, '["VARCHAR"]');
 CREATE OR REPLACE MACRO integers_of(text) AS TRY_CAST(text AS BIGINT[]);
 CREATE OR REPLACE MACRO elements(shape) AS CASE WHEN shape IS NULL THEN NULL
     ELSE coalesce(list_product(shape), 1) END;
+
+-- The sum of the numbers that a pattern finds in a text; NULL: none.
+CREATE OR REPLACE MACRO sum_in(text, pattern) AS list_sum(list_transform(
+    regexp_extract_all(text, pattern, 1), lambda each: TRY_CAST(each AS BIGINT)));
+
+-- The place of an input that a row of queries/names tells: 'kernel=2'.
+CREATE OR REPLACE MACRO place_of(told, name) AS
+    TRY_CAST(regexp_extract(told, '\b' || name || '=(\d+)', 1) AS INTEGER);
+
+-- Inputs that an operator moves whole, as such a row lists them, 'reads=2,3 writes=1': '2' is the second
+-- input, '2/2' half of it, '2:3' as many elements in the type of the third, '2@1' as many elements of 1 byte.
+CREATE OR REPLACE MACRO places_of(told, name) AS list_transform(
+    regexp_extract_all(regexp_extract(told, name || '=(\S*)', 1), '[^,]+'), lambda each: {
+        'place': regexp_extract(each, '^(\d+)', 1)::INTEGER,
+        'parts': coalesce(TRY_CAST(regexp_extract(each, '/(\d+)', 1) AS INTEGER), 1),
+        'typed': coalesce(TRY_CAST(regexp_extract(each, ':(\d+)', 1) AS INTEGER),
+            regexp_extract(each, '^(\d+)', 1)::INTEGER),
+        'size': TRY_CAST(regexp_extract(each, '@(.+)', 1) AS DOUBLE)});
+-- The bytes of such inputs with these shapes and types; those that were not given do not count.
+CREATE OR REPLACE MACRO moved_bytes(places, shapes, types) AS CASE WHEN len(places) = 0 THEN 0
+    ELSE list_sum(list_transform(places, lambda each: elements(shapes[each.place]) / each.parts
+        * coalesce(each.size, element_bytes(types[each.typed])))) END;
 -- Bytes of the float64 tensors among recorded inputs; NULL: none. A number is recorded as one without
 -- dimensions, which does not widen the others.
 CREATE OR REPLACE MACRO float64_bytes(dims, types) AS 8 * list_sum(list_transform(list_filter(

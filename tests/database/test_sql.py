@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from tests.kit import traces
-from tracekit.database.names import _FUNCTIONS, spellings
+from tracekit.database.names import _FUNCTIONS, names_of, spellings
 from tracekit.thresholds import TABLE
 
 QUERIES = Path(__file__).parents[2] / "queries"
@@ -111,6 +111,19 @@ def test_spellings_have_known_facets_and_kinds_a_source_and_no_twin():
     assert {kind for row in rows for kind in row.kinds.split()} <= kinds
     assert all(row.source and re.compile(row.pattern) for row in rows)
     assert len({(row.facet, row.kinds, row.meaning, row.pattern) for row in rows}) == len(rows)
+
+
+def test_an_operator_listed_by_name_has_one_kind_of_work():
+    rows = [row for row in spellings() if row.facet == "work"]
+    listed = [(name, row) for row in rows for name in names_of(row.pattern)]
+    assert len({name for name, _ in listed}) == len(listed) > len(rows)
+    twice = [
+        name
+        for name, row in listed
+        for other in rows
+        if other != row and re.search(other.pattern, name)
+    ]
+    assert twice == []
 
 
 def test_a_rank_of_kernel_classes_has_one_class():

@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -44,6 +44,8 @@ _FUNCTIONS = {
 _CALL = re.compile(rf"({'|'.join(_FUNCTIONS)})\((?:('?\w+'?), )?(\w+)\)")
 # What the patterns of a kind match.
 _OF_CATEGORY = "concat(lower({}), '/', {})"
+# A pattern that lists names: "^aten::(add|mul)_?$".
+_LISTING = re.compile(r"\^([\w:]*)(?:\(([\w:|]+)\)([\w:]*?))?(_\?)?\$")
 # Facets for names of one kind only, so that the kind needs no test.
 _OF_ONE_KIND = {
     "call", "class", "work", "expert", "format", "backend", "collective", "lane", "sample",
@@ -146,13 +148,37 @@ def _meaning(function: str, kind: str, name: str) -> str:
     if facet == "trait":
         return _traits(rows, kind, name)
     text = _OF_CATEGORY.format(kind, name) if facet == "kind" else name
+    listed = {row.pattern: names_of(row.pattern) for row in rows if facet == "work"}
     whens = []
-    for _, same in groupby(rows, lambda row: (row.rank, row.meaning, row.kinds)):
+    patterns = (row for row in rows if not listed.get(row.pattern))
+    for _, same in groupby(patterns, lambda row: (row.rank, row.meaning, row.kinds)):
         group = list(same)
         meaning = "NULL" if group[0].meaning == "none" else literal(group[0].meaning)
         kinds = "" if facet in _OF_ONE_KIND else group[0].kinds
         whens.append(f"WHEN {_condition(kinds, kind, group, text)} THEN {meaning}")
-    return f"CASE {' '.join(whens)} ELSE {otherwise} END"
+    found = f"CASE {' '.join(whens)} ELSE {otherwise} END"
+    by_name = {each: row.meaning for row in rows[::-1] for each in listed.get(row.pattern, ())}
+    return f"coalesce({_looked_up(name, by_name)}, {found})" if by_name else found
+
+
+def names_of(pattern: str) -> tuple[str, ...]:
+    """The names that a pattern lists; none if it is more than a list."""
+    parts = [_LISTING.fullmatch(part) for part in re.split(r"(?<=\$)\|(?=\^)", pattern)]
+    return tuple(
+        f"{part[1]}{each}{part[3] or ''}{end}"
+        for part in parts
+        if part and all(parts)
+        for each in (part[2] or "").split("|")
+        for end in (("", "_") if part[4] else ("",))
+    )
+
+
+def _looked_up(name: str, meanings: Mapping[str, str]) -> str:
+    """Looks a name up in one text with a line for each: DuckDB plans that much faster than a
+    condition for each meaning."""
+    lines = "".join(f"\n{each}\t{meaning}" for each, meaning in meanings.items())
+    after = f"split_part({literal(lines)}, concat(chr(10), {name}, chr(9)), 2)"
+    return f"nullif(split_part({after}, chr(10), 1), '')"
 
 
 def _traits(rows: list[Spelling], kind: str, name: str) -> str:
