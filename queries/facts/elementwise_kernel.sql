@@ -1,6 +1,6 @@
 -- fact: The least bytes of PyTorch's elementwise kernels, by their grids and template arguments.
--- needs: operator_time, replayed_work
--- of: gpu_ops
+-- into: kernel_bound
+-- of: unworked_kernel
 -- when: kind = 'kernel' AND contains(name, 'elementwise_kernel')
 -- scope: all
 -- Every block but the last is full. A thread does 4 elements, or as many as its vectors hold if these are
@@ -8,17 +8,13 @@
 -- and are not counted. Each element counts with the shortest type that the arguments name.
 -- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/CUDALoops.cuh
 -- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/thread_constants.h
-CREATE TABLE elementwise_kernel (
-    trace_id INTEGER, event_id BIGINT, -- the kernel
-    bytes DOUBLE -- at least
-);
 WITH launch AS (
-    SELECT g.trace_id, g.event_id, g.name, TRY_CAST(g.grid AS BIGINT[])[1] - 1 AS full_blocks,
-           TRY_CAST(k.block::VARCHAR AS BIGINT[])[1] AS threads
-    FROM gpu_ops AS g JOIN kernels AS k USING (trace_id, event_id)
+    SELECT trace_id, event_id, u.name, TRY_CAST(grid AS BIGINT[])[1] - 1 AS full_blocks,
+           TRY_CAST(args->>'block' AS BIGINT[])[1] AS threads
+    FROM unworked_kernel JOIN gpu_ops AS u USING (trace_id, event_id)
+    JOIN event_row USING (trace_id, event_id)
     -- AMD's grids count blocks or threads.
-    WHERE contains(g.name, 'elementwise_kernel') AND g.blocks_per_sm IS NOT NULL
-        AND (g.trace_id, g.event_id) NOT IN (SELECT (trace_id, unnest(gpu_op_ids)) FROM all_work)
+    WHERE contains(u.name, 'elementwise_kernel') AND blocks_per_sm IS NOT NULL
 ),
 named AS (
     SELECT DISTINCT name, contains(name, 'copy_kernel') AS copies,
@@ -35,5 +31,5 @@ named AS (
                WHEN 'vectorized' THEN greatest(4, TRY_CAST(form['width'] AS BIGINT)) ELSE 4 END AS elements
     FROM launch
 )
-SELECT trace_id, event_id, full_blocks * threads * elements * each AS bytes
+SELECT trace_id, event_id, 'grid', FALSE, NULL, 0, full_blocks * threads * elements * each AS bytes, 0
 FROM launch JOIN named USING (name) WHERE bytes > 0

@@ -1,14 +1,11 @@
 -- fact: The least work of a product in a graph's replay, by another trace of the same model.
+-- into: kernel_bound
 -- needs: operator_time, replayed_work, unit, server_step
--- of: operator_work, gpu_ops
+-- of: unworked_kernel, operator_work
 -- when: call = 'launch_graph'
 -- scope: all
 -- A replay that runs as many products as a unit of another trace, whose shapes are known, multiplies by the
 -- same weights in the same order. Its tokens are those of the server's step, or at least one.
-CREATE TABLE other_trace_product (
-    trace_id INTEGER, event_id BIGINT, -- the kernel
-    peak VARCHAR, flops DOUBLE, bytes DOUBLE, weight_bytes DOUBLE -- as in operator_work, at least
-);
 WITH known AS (
     SELECT u.trace_id, u.unit_id, list({'outputs': p.n, 'sums': p.k, 'peak': peak, 'bytes': weight_bytes}
                ORDER BY first_ns) AS weights
@@ -34,7 +31,7 @@ step AS (
     FROM matched AS m ASOF LEFT JOIN server_step AS s
       ON m.trace_id = s.trace_id AND m.pid = s.pid AND m.tid = s.tid AND m.at_ns >= s.start_ns
 )
-SELECT trace_id, event_id, w.peak, 2 * tokens * w.outputs * w.sums,
+SELECT trace_id, event_id, 'other trace', TRUE, w.peak, 2 * tokens * w.outputs * w.sums,
        w.bytes * (1 + tokens / w.outputs + tokens / w.sums), w.bytes
 FROM (SELECT trace_id, coalesce(known_tokens, 1) AS tokens, unnest(op_ids) AS event_id, unnest(weights) AS w
     FROM step)

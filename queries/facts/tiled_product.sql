@@ -1,6 +1,7 @@
 -- fact: The least work of a product in a server's step, by its tiles, its grid and the product before it.
+-- into: kernel_bound
 -- needs: operator_time, replayed_work, device_peaks
--- of: server_step, gpu_ops
+-- of: unworked_kernel, server_step
 -- when: class = 'gemm' AND regexp_matches(name, '^nvjet_|^(maxwell|volta|turing|ampere)_\w*gemm')
 -- scope: all
 -- A product of a step's tokens with weights. The grid counts the tiles of the result: tokens lie along the
@@ -8,10 +9,6 @@
 -- the device has SMs, and counts too few. The sums are as long as the product before had outputs, if only
 -- norms and collectives come between; else a third of that, as is left by attention with as many keys and
 -- values as queries. Several products in a row read the same input.
-CREATE TABLE tiled_product (
-    trace_id INTEGER, event_id BIGINT, -- the kernel
-    peak VARCHAR, flops DOUBLE, bytes DOUBLE, weight_bytes DOUBLE -- as in operator_work, at least
-);
 WITH name AS (
     SELECT label_id, format, greatest(tile.a::BIGINT, tile.b::BIGINT) AS a,
            least(tile.a::BIGINT, tile.b::BIGINT) AS b, tile.library = 'nvjet' AS is_nvjet
@@ -55,7 +52,7 @@ summed AS (
                OR lag(products) OVER in_order > 1, 1, 3) AS sums
     FROM together WINDOW in_order AS (PARTITION BY trace_id, device_id, stream ORDER BY place)
 )
-SELECT trace_id, event_id, format AS peak, 2 * tokens * outputs * sums AS flops,
+SELECT trace_id, event_id, 'tiles', TRUE, format AS peak, 2 * tokens * outputs * sums AS flops,
        weight_bytes + tokens * (sums + outputs) * each AS bytes, weight_bytes
 FROM (
     SELECT *, CASE WHEN format IN ('fp8', 'int8') THEN 1 WHEN format IN ('bf16', 'fp16') THEN 2

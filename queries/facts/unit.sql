@@ -24,6 +24,7 @@ CREATE TABLE unit (
     is_whole  BOOLEAN,    -- the recording does not cut it off
     is_odd    BOOLEAN,    -- it does other work than most of those found with it
     is_cold   BOOLEAN,    -- first-call work takes a large part of it
+    is_median BOOLEAN,    -- of the units of its level, kind and group, the one of median length
     launches  BIGINT,     -- by the host; operators, in a trace without GPU ops
     gpu_ops   BIGINT,     -- launched in it
     gpu_ns    BIGINT,     -- their summed durations

@@ -31,8 +31,7 @@
 -- a short side to a tile. Unaligned sizes and reading weights for few tokens are other remedies'.
 WITH worked AS (
     SELECT trace_id, event_id, greatest(math_ns, memory_ns) / nullif(dur_ns, 0) AS reached
-    FROM op_limit JOIN gpu_ops USING (trace_id, event_id)
-    WHERE is_matrix AND is_exact AND is_asked(trace_id)
+    FROM op_limit WHERE is_matrix AND is_exact AND is_asked(trace_id)
 ),
 named AS (
     SELECT *, name_ns / sum(name_ns) OVER (PARTITION BY trace_id) AS part

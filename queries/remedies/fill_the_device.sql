@@ -51,7 +51,8 @@ kernel AS (
     FROM (SELECT *, unnest(kernel_ids) AS kernel_id FROM grid) AS g
     JOIN gpu_ops AS k ON g.trace_id = k.trace_id AND g.kernel_id = k.event_id
     LEFT JOIN uneven_product AS u ON k.trace_id = u.trace_id AND k.event_id = u.event_id
-    LEFT JOIN op_limit AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
+    LEFT JOIN (SELECT trace_id, event_id, least_ns FROM op_limit) AS l
+      ON k.trace_id = l.trace_id AND k.event_id = l.event_id
     WHERE alone_ns > thresholds().launch_floor_ns
 ),
 -- A kernel that was launched before the recording belongs where its name does.

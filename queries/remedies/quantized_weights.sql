@@ -22,6 +22,6 @@ SELECT trace_id, NULL AS place, format('{} tokens a step', tokens) AS detail, 'o
        NULL AS pid, NULL AS tid, start_ns, dur_ns,
        greatest(thresholds().half_share, least(1, thresholds().launch_floor_ns / nullif(dur_ns, 0)),
            least(1, coalesce(math_ns, 0) / dur_ns)) AS factor
-FROM decoded_ops LEFT JOIN op_limit USING (trace_id, event_id)
+FROM decoded_ops LEFT JOIN (SELECT trace_id, event_id, math_ns FROM op_limit) USING (trace_id, event_id)
 WHERE is_product AND dur_ns > thresholds().launch_floor_ns
     AND NOT regexp_matches(name, '(?i)fp8|_f8|_b8|e4m3|e5m2|int8|_i8|fp4|e2m1|int4|awq|gptq|marlin')

@@ -20,7 +20,7 @@ WITH bound AS (
            CASE WHEN is_exact OR NOT is_far THEN known_roof END AS any_roof,
            -- Most of its time is a disturbance's, and not that of too small a kernel.
            any_roof = 'latency' AND excess_ns > usual_ns AS is_disturbed
-    FROM op_limit JOIN gpu_ops USING (trace_id, event_id) LEFT JOIN uneven_product USING (trace_id, event_id)
+    FROM op_limit LEFT JOIN uneven_product USING (trace_id, event_id)
     -- Other launches on the same grid have to agree, and few tokens are few: see below.
     WHERE is_asked(trace_id) AND source NOT IN ('same kernel', 'tiles', 'other trace')
 ),

@@ -11,7 +11,7 @@
 SELECT k.trace_id, k.device_id, class::VARCHAR AS class, sum(dur_ns)::BIGINT AS kernel_ns,
        sum_where(dur_ns, is_exact IS NOT NULL) AS modelled_ns, sum_where(dur_ns, is_exact) AS exact_ns,
        modelled_ns / nullif(kernel_ns, 0) AS share
-FROM kernels AS k LEFT JOIN op_limit USING (trace_id, event_id)
-WHERE is_asked(k.trace_id)
+FROM gpu_ops AS k LEFT JOIN (SELECT trace_id, event_id, is_exact FROM op_limit) USING (trace_id, event_id)
+WHERE kind = 'kernel' AND is_asked(k.trace_id)
 GROUP BY k.trace_id, k.device_id, class
 ORDER BY k.trace_id, k.device_id, kernel_ns DESC, class

@@ -27,15 +27,10 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- A unit's length is from its begin, when the host begins it and the device has finished what was launched
 -- before, to its completion, when the host has left it and the device has finished what was launched so far.
-WITH median AS (
-    SELECT trace_id, pid, level, kind, group_id, begin_ns AS median_begin_ns,
-           complete_ns AS median_complete_ns
-    FROM median_units WHERE is_asked(trace_id)
-)
 SELECT
     trace_id, level, kind, any_value(source) AS source, mode(name ORDER BY units.start_ns) AS name, group_id,
     count(*) AS count, count(*) FILTER (is_whole) AS whole, count(*) FILTER (is_cold) AS cold,
-    any_value(median_begin_ns) AS start_ns, any_value(median_complete_ns) AS end_ns,
+    any_value(begin_ns) FILTER (is_median) AS start_ns, any_value(complete_ns) FILTER (is_median) AS end_ns,
     arg_min(dur_ns, units.start_ns) AS first_ns, min(dur_ns) AS min_ns,
     percentile(list(dur_ns), 50) AS median_ns, max(dur_ns) AS max_ns,
     trend_of(list(dur_ns ORDER BY units.start_ns)) AS trend,
@@ -43,7 +38,7 @@ SELECT
     percentile(list(coalesce(passes, 0)), 50) AS passes,
     sum(requests)::BIGINT AS requests, sum(tokens)::BIGINT AS tokens,
     (trace_id, group_id) IN (SELECT (trace_id, group_id) FROM judged_steps WHERE is_main) AS is_main
-FROM units JOIN median USING (trace_id, pid, level, kind, group_id)
+FROM units
 LEFT JOIN (SELECT trace_id, parent_id AS unit_id, count(*) AS passes FROM unit
     WHERE parent_id IS NOT NULL AND kind <> 'layer' GROUP BY ALL) USING (trace_id, unit_id)
 WHERE is_asked(trace_id)

@@ -23,12 +23,6 @@ CREATE OR REPLACE MACRO settled_from(lengths) AS
 CREATE OR REPLACE VIEW units AS
 SELECT *, complete_ns - begin_ns AS dur_ns FROM unit;
 
--- The unit of median length of each group: half of the units are shorter.
-CREATE OR REPLACE VIEW median_units AS
-FROM units
-QUALIFY row_number() OVER (PARTITION BY trace_id, pid, level, kind, group_id ORDER BY dur_ns, begin_ns)
-    = (count(*) OVER (PARTITION BY trace_id, pid, level, kind, group_id) + 1) // 2;
-
 -- The traces in which most GPU ops have no launch: their units are on the device's clock.
 CREATE OR REPLACE VIEW unlaunched_traces AS
 SELECT trace_id FROM gpu_ops GROUP BY trace_id HAVING 2 * count(launch_id) < count(*);

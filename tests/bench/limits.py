@@ -58,7 +58,7 @@ def rows() -> Iterator[str]:
             limits = {
                 row["group_id"]: row
                 for row in run.ask("window_limits")
-                if row["kind"] == "unit" and row["floor_ns"] is not None
+                if row["floor_ns"] is not None
             }
             main = max(units, key=lambda each: each["count"] * each["median_ns"], default=None)
             limit = main and limits.get(main["group_id"])

@@ -120,6 +120,18 @@ def over_traces() -> dict[str, Fact]:
     return {name: fact for name, fact in facts().items() if fact.spans_traces}
 
 
+def rows_over_traces() -> dict[str, str]:
+    """The SQL of all rows of each table of such facts, by name."""
+    some = over_traces().values()
+    return {
+        table.name: " UNION ALL ".join(
+            f"({fact.rows})" for fact in some if fact.rows and table.name in (fact.name, fact.into)
+        )
+        for table in some
+        if table.table
+    }
+
+
 def about_one_trace() -> list[str]:
     """The tables of facts whose rows are about one trace each."""
     return [

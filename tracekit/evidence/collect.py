@@ -75,7 +75,7 @@ def units_of(database: Session, trace_id: int) -> list[UnitGroup]:
         for row in rows
         if row["level"] == 1
     ]
-    limits = {(row["name"], row["group_id"]): row for row in limits_of(database, trace_id, "unit")}
+    limits = {(row["kind"], row["group_id"]): row for row in limits_of(database, trace_id)}
     return [
         replace(each, **{name: limit[name] for name in _LIMITLESS})
         if (limit := limits.get((each.kind, each.group)))

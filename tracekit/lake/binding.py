@@ -69,9 +69,9 @@ class Binding:
                 self._replace_table(table, columns[table])
         names = catalog.vocabulary() | {"jobs": catalog.schema("lake_jobs")}
         names[FIGURES] = f"CREATE OR REPLACE VIEW {FIGURES} AS SELECT {figures} FROM lake.{FIGURES}"
-        for name, fact in facts.over_traces().items():
+        for name, rows in facts.rows_over_traces().items():
             own = ", ".join(self._types(f"FROM {name}"))
-            names[name] = f"CREATE VIEW {name} ({own}) AS {fact.rows}"
+            names[name] = f"CREATE VIEW {name} ({own}) AS {rows}"
             connection.execute(f"DROP TABLE {name}")
         return Vocabulary(connection, names)
 

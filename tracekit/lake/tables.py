@@ -35,7 +35,7 @@ SMALL |= {"window_timeline_parts", "judged_steps", "collective"}
 @cache
 def not_stored() -> tuple[str, ...]:
     """Tables that the reader creates instead of the lake storing them."""
-    return ("tracekit", "loading", "hardware", *facts.over_traces())
+    return ("tracekit", "loading", "hardware", *facts.rows_over_traces())
 
 
 def stored_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:

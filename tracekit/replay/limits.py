@@ -7,11 +7,10 @@ from typing import Any
 from tracekit.database.session import Session
 
 
-def limits_of(database: Session, trace_id: int, kind: str) -> list[dict[str, Any]]:
-    """The limits of all windows of a kind, or of units, of a trace's devices. Of several devices
-    that work in one, the device that needs longest comes last."""
+def limits_of(database: Session, trace_id: int) -> list[dict[str, Any]]:
+    """The limits of each device's whole work, and of the unit of median length of each group. Of
+    several devices that work in one unit, the one that needs longest comes last."""
     rows: list[dict[str, Any]] = database.memoized(
         ("limits", trace_id), lambda: database.ask("window_limits", trace=trace_id)
     )
-    mine = (row for row in rows if row["kind"] == kind)
-    return sorted(mine, key=lambda row: row["floor_ns"] or 0)
+    return sorted(rows, key=lambda row: row["floor_ns"] or 0)

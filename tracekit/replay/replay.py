@@ -113,12 +113,14 @@ class Replay:
 
     def must_ns(self, window: ReplayedWindow) -> int:
         """The least time of a window on its slowest device, however it is fused; 0: unknown."""
-        kind = next(kind for kind, of in self.windows.items() if of is window.of)
-        rows = limits_of(self.database, self.trace_id, kind)
-        if kind == "gpu_active":
-            rows = [row for row in rows if row["device_id"] == self._devices[window.number]]
-        elif kind != "trace":
-            rows = [row for row in rows if row["name"] == window.name]
+        rows = limits_of(self.database, self.trace_id)
+        if isinstance(window.of, MarkedWindows):
+            group = int(window.of.group[window.number])
+            rows = [row for row in rows if row["group_id"] == group]
+        else:
+            rows = [row for row in rows if row["kind"] == "gpu_active"]
+            if window.of is self.windows["gpu_active"]:
+                rows = [row for row in rows if row["device_id"] == self._devices[window.number]]
         return max((row["must_ns"] or 0 for row in rows), default=0)
 
     def scale(self, *changes: Change | str, base: Scale | None = None) -> Scale:

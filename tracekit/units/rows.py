@@ -13,7 +13,7 @@ from tracekit.units.cycles import GOOD_SCORE
 from tracekit.units.find import Placed, units_of
 from tracekit.units.groups import cold_units, groups_of
 from tracekit.units.process import Frames, HostProcess, Launched, ServerSteps, Spans
-from tracekit.units.sequence import Sequence, running_sum
+from tracekit.units.sequence import Flags, Ints, Sequence, running_sum
 
 Columns = dict[str, Any]
 _UNKNOWN = -(1 << 62)
@@ -161,7 +161,10 @@ def _rows(process: HostProcess, placed: list[Placed]) -> Columns:
     ops, weight = (
         running_sum(each) for each in (process.launched.gpu_ops, process.launches.weight)
     )
+    requests = _requests(process.server_steps, placed)
+    alike = zip(level.tolist(), requests["kind"].tolist(), group.tolist(), strict=True)
     return {
+        "is_median": _medians(list(alike), on_device.end - on_device.start, on_device.start),
         "parent_id": repeated([each.parent for each in placed]),
         "level": level,
         "source": repeated([family.source for family in families], object),
@@ -181,7 +184,17 @@ def _rows(process: HostProcess, placed: list[Placed]) -> Columns:
         "launches": stop - first,
         "gpu_ops": ops[stop] - ops[first],
         "gpu_ns": process.has_device * (weight[stop] - weight[first]),
-    } | _requests(process.server_steps, placed)
+    } | requests
+
+
+def _medians(alike: list[tuple[Any, ...]], length: Ints, start: Ints) -> Flags:
+    """Which units are those of median length among those that are alike: of two, the shorter."""
+    members: dict[tuple[Any, ...], list[int]] = {}
+    for at in np.lexsort((start, length)).tolist():
+        members.setdefault(alike[at], []).append(at)
+    medians = np.zeros(len(alike), np.bool_)
+    medians[[own[(len(own) - 1) // 2] for own in members.values()]] = True
+    return medians
 
 
 def _requests(steps: ServerSteps, placed: list[Placed]) -> Columns:
