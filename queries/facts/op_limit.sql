@@ -2,7 +2,8 @@
 -- needs: same_kernel, elementwise_kernel, tiled_product, other_trace_product, collective, device_peaks
 -- of: gpu_ops
 -- scope: all
--- An operator's work is divided among its GPU ops by their durations.
+-- An operator's work is divided among its GPU ops by their durations. Of several bounds the one of most bytes
+-- counts.
 CREATE TABLE op_limit (
     trace_id INTEGER, event_id BIGINT, -- the GPU op
     is_exact  BOOLEAN,   -- from shapes, or a copy's size; else a lower bound
@@ -20,27 +21,29 @@ CREATE TABLE op_limit (
                          -- NULL: its FLOPs are beyond the peak, so its work or its time is wrong
 );
 WITH whole AS (
-    SELECT trace_id, gpu_op_ids, known_from AS source, is_exact, is_matrix, peak, flops,
+    SELECT trace_id, gpu_op_ids, busy_ns, known_from AS source, is_exact, is_matrix, peak, flops,
            read_bytes + written_bytes AS bytes, weight_bytes, NULL AS link_bytes
     FROM all_work
     UNION ALL
-    SELECT trace_id, [event_id], source, FALSE, is_matrix, peak, flops, bytes, weight_bytes, NULL
-    FROM kernel_bound
+    SELECT trace_id, [event_id], NULL, arg_max(source, bytes), FALSE, arg_max(is_matrix, bytes),
+           arg_max(peak, bytes), arg_max(flops, bytes), max(bytes), arg_max(weight_bytes, bytes), NULL
+    FROM kernel_bound GROUP BY trace_id, event_id
     UNION ALL
     -- With two ranks or more, half of the message or more passes a rank's links, even if switches add up.
-    SELECT trace_id, [event_id], 'collective', FALSE, FALSE, NULL, 0, 0, 0,
+    SELECT trace_id, [event_id], NULL, 'collective', FALSE, FALSE, NULL, 0, 0, 0,
            message_bytes * (1 - 1 / coalesce(group_size, 2))
     FROM collective WHERE message_bytes > 0 AND group_size IS DISTINCT FROM 1
     UNION ALL
     -- A copy within the device reads and writes.
-    SELECT trace_id, [event_id], 'copy', TRUE, FALSE, NULL, 0,
+    SELECT trace_id, [event_id], NULL, 'copy', TRUE, FALSE, NULL, 0,
            bytes * CASE copy_kind WHEN 'DtoD' THEN 2 WHEN 'memset' THEN 1 ELSE 0 END, 0,
            if(copy_kind IN ('HtoD', 'DtoH'), bytes, 0)
-    FROM gpu_ops WHERE copy_kind IN ('HtoD', 'DtoH', 'DtoD', 'memset') AND bytes > 0
+    FROM gpu_ops WHERE copy_kind IN ('HtoD', 'DtoH', 'DtoD', 'memset') AND bytes > 0 AND (trace_id, event_id)
+        NOT IN (SELECT (trace_id, unnest(gpu_op_ids)) FROM all_work WHERE NOT is_kernels)
 ),
 op AS (
-    SELECT w.*, g.device_id, g.dur_ns, coalesce(g.dur_ns / nullif(
-               sum(g.dur_ns) OVER (PARTITION BY w.trace_id, source, gpu_op_ids[1]), 0), 0) AS part
+    SELECT w.*, g.device_id, g.dur_ns,
+           if(busy_ns IS NULL, 1, least(1, coalesce(g.dur_ns / nullif(busy_ns, 0), 0))) AS part
     FROM (SELECT *, unnest(gpu_op_ids) AS event_id FROM whole) AS w
     JOIN gpu_ops AS g ON w.trace_id = g.trace_id AND w.event_id = g.event_id
 ),
@@ -60,6 +63,3 @@ SELECT trace_id, event_id, is_exact, source, is_matrix, dur_ns, part * flops, pa
        if(math_ns > thresholds().over_peak * dur_ns, NULL,
            least(dur_ns, greatest(math_ns, far_ns, link_ns)))::BIGINT
 FROM timed
--- Of an operator's copies its own work; of several bounds the one of most work.
-QUALIFY row_number() OVER (PARTITION BY trace_id, event_id
-    ORDER BY is_exact DESC, source = 'copy', greatest(math_ns, memory_ns) DESC, bytes DESC) = 1

@@ -35,3 +35,4 @@ SELECT trace_id, event_id, 'other trace', TRUE, w.peak, 2 * tokens * w.outputs *
        w.bytes * (1 + tokens / w.outputs + tokens / w.sums), w.bytes
 FROM (SELECT trace_id, coalesce(known_tokens, 1) AS tokens, unnest(op_ids) AS event_id, unnest(weights) AS w
     FROM step)
+SEMI JOIN unworked_kernel USING (trace_id, event_id)

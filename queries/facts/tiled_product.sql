@@ -58,4 +58,5 @@ FROM (
     SELECT *, CASE WHEN format IN ('fp8', 'int8') THEN 1 WHEN format IN ('bf16', 'fp16') THEN 2
                WHEN format IN ('tf32', 'fp32') THEN 4 END AS each, outputs * sums * each AS weight_bytes
     FROM product JOIN summed USING (trace_id, device_id, stream, row))
+SEMI JOIN unworked_kernel USING (trace_id, event_id)
 WHERE weight_bytes > 0

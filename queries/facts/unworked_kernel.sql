@@ -5,6 +5,7 @@
 CREATE TABLE unworked_kernel (
     trace_id INTEGER, event_id BIGINT -- the kernel
 );
-SELECT trace_id, event_id FROM gpu_ops
+SELECT trace_id, event_id
+FROM gpu_ops
+ANTI JOIN (SELECT trace_id, unnest(gpu_op_ids) AS event_id FROM all_work) USING (trace_id, event_id)
 WHERE kind = 'kernel' AND activity = 'compute'
-    AND (trace_id, event_id) NOT IN (SELECT (trace_id, unnest(gpu_op_ids)) FROM all_work)

@@ -222,8 +222,8 @@ def _judge_device(basis: Basis) -> Verdict:
     why = [*why, *gained] if agrees else [gained[0], *why, *gained[1:]]
     why += _limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
-    why += _floor_sentences(evidence, thresholds)
     why += hole_sentences(evidence, thresholds)
+    why += _floor_sentences(evidence, thresholds)
     kind = kinds_of(basis).get(bottleneck, bottleneck)
     advice = [next_step(kind, evidence.launch, thresholds, shaped=evidence.shaped)]
     if kind in (*LIMITS, UNKNOWN_LIMIT) and gains.device > 0:
@@ -339,12 +339,17 @@ def _floor_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
     floor_ns, must_ns = (unit.floor_ns, unit.must_ns) if unit else (None, None)
     if unit is None or floor_ns is None or must_ns is None:
         return []
-    if floor_ns < thresholds.small_gain * unit.median_ns:
+    least_ns, known = thresholds.small_gain * unit.median_ns, unit.modelled or 0.0
+    if floor_ns < least_ns or 2 * known < 1:
         return []
+    how = "as it is launched"
+    if duration(must_ns) == duration(floor_ns):
+        how = "however it is fused"
+    elif must_ns >= least_ns:
+        how += f", and {duration(must_ns)} however it is fused"
     return [
         f"At its peaks, the device needs {duration(floor_ns)} at least for the work of a "
-        f"{unit.kind} as it is launched, and {duration(must_ns)} however it is fused: "
-        f"{percent(unit.modelled or 0.0)} of the kernels' time is of known or bounded work."
+        f"{unit.kind} {how} ({percent(known)} of the kernels' time is of known or bounded work)."
     ]
 
 
