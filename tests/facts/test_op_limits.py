@@ -15,7 +15,10 @@ KNOWN = """
         (SELECT event_id FROM gpu_ops WHERE class <> 'other')
 """
 TWICE = "SELECT trace_id, event_id FROM op_limit GROUP BY ALL HAVING count(*) > 1"
-BOUNDS = "SELECT event_id, source, flops, bytes FROM op_limit WHERE source IN ('same kernel', 'grid', 'tiles')"
+BOUNDS = """
+    SELECT event_id, source, flops, bytes FROM op_limit
+    WHERE source IN ('same kernel', 'grid', 'tiles')
+"""
 
 
 @pytest.mark.parametrize(
