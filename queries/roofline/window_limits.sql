@@ -11,11 +11,11 @@
 --     answers faster. Ops of unknown work count as 0. NULL: no peaks are known
 -- column must_ns (ns): what no fusion removes, the longest of: the products' FLOPs; the collectives at the
 --     peak of the device's links; where nothing is trained, reading the weights and caches
--- column mfu (fraction of span_ns): the time of the products' FLOPs at the device's peak
+-- column mfu (fraction of span_ns): the time of the products' FLOPs at the device's peak; NULL: unknown
 -- column mbu (fraction of span_ns): the time of reading the weights and caches at the memory's bandwidth; in
 --     training 0
 -- column modelled (fraction of kernel time): the kernels of known work or of a lower bound, by time;
---     communication is not counted
+--     communication is not counted; NULL: no other kernels
 -- column exact (fraction of kernel time): those of known work
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, unknown_graphs, unknown_device, absurd_duration
 -- MFU: PaLM, https://arxiv.org/abs/2204.02311, appendix B; recomputation counts. MBU:
@@ -54,14 +54,14 @@ timed AS (
            if(trace_id IN (FROM learning_traces), 0, weight_bytes) AS weight_bytes
     FROM device AS d JOIN device_peaks USING (trace_id, device_id)
     LEFT JOIN busy_clocks USING (trace_id, device_id)
-    WHERE kernel_ns > 0
 )
 SELECT trace_id, device_id, kind, group_id, span_ns,
        if(has_peaks, greatest(longest_ns, memory_ns, slowed_ns, link_ns), NULL)::BIGINT AS floor_ns,
        if(has_peaks, greatest(slowed_ns, link_ns,
            (weight_bytes - coalesce(cache_bytes, thresholds().cached_bytes)) * 1e9 / memory_bytes_per_s),
            NULL)::BIGINT AS must_ns,
-       math_ns / span_ns AS mfu, weight_bytes * 1e9 / memory_bytes_per_s / span_ns AS mbu,
-       known_ns / kernel_ns AS modelled, exact_ns / kernel_ns AS exact
+       if(has_peaks, math_ns / span_ns, NULL) AS mfu,
+       weight_bytes * 1e9 / memory_bytes_per_s / span_ns AS mbu,
+       known_ns / nullif(kernel_ns, 0) AS modelled, exact_ns / nullif(kernel_ns, 0) AS exact
 FROM timed
 ORDER BY trace_id, device_id, span_ns DESC, group_id
