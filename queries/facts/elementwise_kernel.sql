@@ -9,8 +9,8 @@
 -- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/CUDALoops.cuh
 -- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/thread_constants.h
 WITH launch AS (
-    SELECT trace_id, event_id, u.name, TRY_CAST(grid AS BIGINT[])[1] - 1 AS full_blocks,
-           TRY_CAST(args->>'block' AS BIGINT[])[1] AS threads
+    SELECT trace_id, event_id, u.name, TRY_CAST(grid AS DOUBLE[])[1] - 1 AS full_blocks,
+           TRY_CAST(args->>'block' AS DOUBLE[])[1] AS threads
     FROM unworked_kernel JOIN gpu_ops AS u USING (trace_id, event_id)
     JOIN event_row USING (trace_id, event_id)
     -- AMD's grids count blocks or threads.
@@ -20,16 +20,16 @@ named AS (
     SELECT DISTINCT name, contains(name, 'copy_kernel') AS copies,
            regexp_extract(name, '(vectorized|unrolled)?_?elementwise_kernel\w*<(\d+)?(?:, (\d+))?',
                ['way', 'width', 'unrolled']) AS form,
-           TRY_CAST(regexp_extract(name, '(?i)array<char ?\*, ?(\d+)', 1) AS BIGINT) AS pointers,
+           TRY_CAST(regexp_extract(name, '(?i)array<char ?\*, ?(\d+)', 1) AS DOUBLE) AS pointers,
            coalesce(list_min(list_transform(regexp_extract_all(
                regexp_extract(name, '<.*>'), '\b(c10::BFloat16|c10::Half|float|double|bool)\b'),
                lambda type: element_bytes(type))), 1) AS size,
            -- Unrolled kernels convert types, the shorter of which the arguments may not name.
            CASE WHEN copies THEN size + if(form['way'] = '', size, 1) WHEN form['way'] = '' THEN size
                WHEN form['way'] = 'unrolled' THEN pointers * least(size, 2) ELSE pointers * size END AS each,
-           CASE form['way'] WHEN '' THEN TRY_CAST(form['unrolled'] AS BIGINT)
-               WHEN 'vectorized' THEN greatest(4, TRY_CAST(form['width'] AS BIGINT)) ELSE 4 END AS elements
+           CASE form['way'] WHEN '' THEN TRY_CAST(form['unrolled'] AS DOUBLE)
+               WHEN 'vectorized' THEN greatest(4, TRY_CAST(form['width'] AS DOUBLE)) ELSE 4 END AS elements
     FROM launch
 )
 SELECT trace_id, event_id, 'grid', FALSE, NULL, 0, full_blocks * threads * elements * each AS bytes, 0
-FROM launch JOIN named USING (name) WHERE bytes > 0
+FROM launch JOIN named USING (name) WHERE bytes > 0 AND isfinite(bytes)

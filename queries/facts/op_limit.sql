@@ -59,7 +59,8 @@ timed AS (
     FROM op JOIN device_peaks USING (trace_id, device_id)
 )
 SELECT trace_id, event_id, is_exact, source, is_matrix, dur_ns, part * flops, part * bytes,
-       part * weight_bytes, math_ns::BIGINT, memory_ns::BIGINT, far_ns::BIGINT,
+       part * weight_bytes, TRY_CAST(math_ns AS BIGINT), TRY_CAST(memory_ns AS BIGINT),
+       TRY_CAST(far_ns AS BIGINT),
        if(math_ns > thresholds().over_peak * dur_ns, NULL,
-           least(dur_ns, greatest(math_ns, far_ns, link_ns)))::BIGINT
+           TRY_CAST(least(dur_ns, greatest(math_ns, far_ns, link_ns)) AS BIGINT))
 FROM timed

@@ -10,8 +10,9 @@
 -- norms and collectives come between; else a third of that, as is left by attention with as many keys and
 -- values as queries. Several products in a row read the same input.
 WITH name AS (
-    SELECT label_id, format, greatest(tile.a::BIGINT, tile.b::BIGINT) AS a,
-           least(tile.a::BIGINT, tile.b::BIGINT) AS b, tile.library = 'nvjet' AS is_nvjet
+    SELECT label_id, format, greatest(TRY_CAST(tile.a AS DOUBLE), TRY_CAST(tile.b AS DOUBLE)) AS a,
+           least(TRY_CAST(tile.a AS DOUBLE), TRY_CAST(tile.b AS DOUBLE)) AS b,
+           tile.library = 'nvjet' AS is_nvjet
     FROM (
         SELECT label_id, format, regexp_extract(name,
                    '^(nvjet|maxwell|volta|turing|ampere)_(?:sm\d+_)?[a-z0-9_]*?_(\d+)x(\d+)(?:_|$)',
@@ -59,4 +60,4 @@ FROM (
                WHEN format IN ('tf32', 'fp32') THEN 4 END AS each, outputs * sums * each AS weight_bytes
     FROM product JOIN summed USING (trace_id, device_id, stream, row))
 SEMI JOIN unworked_kernel USING (trace_id, event_id)
-WHERE weight_bytes > 0
+WHERE weight_bytes > 0 AND isfinite(weight_bytes)

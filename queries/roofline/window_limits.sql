@@ -56,10 +56,11 @@ timed AS (
     LEFT JOIN busy_clocks USING (trace_id, device_id)
 )
 SELECT trace_id, device_id, kind, group_id, span_ns,
-       if(has_peaks, greatest(longest_ns, memory_ns, slowed_ns, link_ns), NULL)::BIGINT AS floor_ns,
-       if(has_peaks, greatest(slowed_ns, link_ns,
+       TRY_CAST(if(has_peaks, greatest(longest_ns, memory_ns, slowed_ns, link_ns), NULL) AS BIGINT)
+           AS floor_ns,
+       TRY_CAST(if(has_peaks, greatest(slowed_ns, link_ns,
            (weight_bytes - coalesce(cache_bytes, thresholds().cached_bytes)) * 1e9 / memory_bytes_per_s),
-           NULL)::BIGINT AS must_ns,
+           NULL) AS BIGINT) AS must_ns,
        if(has_peaks, math_ns / span_ns, NULL) AS mfu,
        weight_bytes * 1e9 / memory_bytes_per_s / span_ns AS mbu,
        known_ns / nullif(kernel_ns, 0) AS modelled, exact_ns / nullif(kernel_ns, 0) AS exact
