@@ -1,6 +1,6 @@
 -- fact: The least work of a product in a graph's replay, by another trace of the same model.
 -- into: kernel_bound
--- needs: operator_time, replayed_work, unit, server_step
+-- needs: unit, server_step
 -- of: unworked_kernel, operator_work
 -- when: call = 'launch_graph'
 -- scope: all

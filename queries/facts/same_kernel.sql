@@ -9,7 +9,7 @@ WITH work AS (
     FROM all_work WHERE len(gpu_op_ids) = 1
 ),
 unknown AS MATERIALIZED (
-    SELECT trace_id, event_id, device_id, label_id, grid, name, blocks_per_sm
+    SELECT trace_id, event_id, device_id, label_id, grid
     FROM gpu_ops JOIN unworked_kernel USING (trace_id, event_id) WHERE grid IS NOT NULL
 ),
 told AS (

@@ -1,6 +1,5 @@
 -- fact: The least work of a product in a server's step, by its tiles, its grid and the product before it.
 -- into: kernel_bound
--- needs: operator_time, replayed_work, device_peaks
 -- of: unworked_kernel, server_step
 -- when: class = 'gemm' AND regexp_matches(name, '^nvjet_|^(maxwell|volta|turing|ampere)_\w*gemm')
 -- scope: all

@@ -1,4 +1,4 @@
--- Peaks of devices, and the roofs that they make for an operator's work.
+-- Peaks of devices, the clocks at which they ran, and the roofs that peaks make for an operator's work.
 
 -- The peak rate for work in a number format: anything but a matrix product runs on the vector units, in fp32.
 -- Matrix products have separate units for fp32 (AMD) and fp64. NULL: unknown.
@@ -12,3 +12,8 @@ CREATE OR REPLACE MACRO peak_of(flop_per_s, format, is_matrix) AS CASE
 CREATE OR REPLACE MACRO roof_bound(math_ns, memory_ns, ns, latency_percent) AS CASE
     WHEN 100 * greatest(math_ns, memory_ns) < latency_percent * ns THEN 'latency'
     WHEN math_ns >= memory_ns THEN 'math' WHEN math_ns < memory_ns THEN 'memory' END;
+
+-- The clock of each device while it ran an op: the median of the samples.
+CREATE OR REPLACE VIEW busy_clocks AS
+SELECT trace_id, device_id, count(*) AS samples, median(value) AS mhz
+FROM device_sample WHERE measure = 'clock' AND is_busy GROUP BY trace_id, device_id;

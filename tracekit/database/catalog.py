@@ -23,8 +23,8 @@ Value = str | int | float | bool | None
 # The files of queries/views. Each may use what the files before it define.
 VOCABULARY = (
     "measures", "names", "intervals", "categories", "devices", "host", "units", "windows", "origin",
-    "inside", "paths", "places", "memory", "queue", "peaks", "graphs", "work", "limits", "serving",
-    "grids", "collectives", "cpu", "runs", "hta",
+    "inside", "paths", "places", "memory", "queue", "peaks", "graphs", "work", "serving", "grids",
+    "collectives", "cpu", "runs", "hta",
 )  # fmt: skip
 
 # The tables that judging fills.
