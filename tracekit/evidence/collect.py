@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from tracekit.causes import in_words_of, words
 from tracekit.errors import TracekitError
@@ -70,17 +70,20 @@ def units_of(database: Session, trace_id: int) -> list[UnitGroup]:
     """The groups of outermost units, before they are judged."""
     rows = database.ask("units", trace=trace_id, top=_GROUPS)
     unjudged = {"verdict": None, "bottleneck": None}
-    groups = [
-        of_row(UnitGroup, row, group=row["group_id"], **unjudged, **_LIMITLESS)
+    limits = {
+        (row["kind"], row["group_id"]): {name: row[name] for name in _LIMITLESS}
+        for row in limits_of(database, trace_id)
+    }
+    return [
+        of_row(
+            UnitGroup,
+            row,
+            group=row["group_id"],
+            **unjudged,
+            **limits.get((row["kind"], row["group_id"]), _LIMITLESS),
+        )
         for row in rows
         if row["level"] == 1
-    ]
-    limits = {(row["kind"], row["group_id"]): row for row in limits_of(database, trace_id)}
-    return [
-        replace(each, **{name: limit[name] for name in _LIMITLESS})
-        if (limit := limits.get((each.kind, each.group)))
-        else each
-        for each in groups
     ]
 
 

@@ -138,11 +138,8 @@ def what_if(
         chosen = replay.window(replay.window_id(window, at))
         before, after = replay.measured(), replay.run(*changes)
         prices = Prices(replay, chosen)
-        path, price, lengths = (
-            chosen.path(after),
-            prices.price(*changes),
-            _lengths(chosen.length(before), chosen.length(after)),
-        )
+        path, price = chosen.path(after), prices.price(*changes)
+        lengths = _lengths(chosen.length(before), chosen.length(after))
         return WhatIf(
             trace=database.ask("overview", trace=trace_id)[0]["path"],
             window=chosen.name,
