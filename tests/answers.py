@@ -42,6 +42,8 @@ _WHOLE = (
 _ALSO_OF_ONE_OFFS = ("event_id", "pid", "tid", "usual_ns")
 # Gains that are too long, or follow from others, as `undilated` does.
 _NOT_OF_GAINS = ("removed", "work_ns", "recorder_ns")
+# Columns of top kernels that rest on their work.
+_OF_WORK = ("flop_per_s", "bytes_per_s", "limit_share", "roof", "is_exact")
 # Lists of sentences.
 _SENTENCES = ("why", "unknown")
 
@@ -59,6 +61,10 @@ def compact(analysis: Analysis) -> Answer:
     # The trace's number in its database is not part of the answer.
     for each in found["top_kernels"] + found["memory_traffic"]:
         each["trace_id"] = 1
+    # Other traces of the database may tell the work of a kernel.
+    for each in found["top_kernels"]:
+        for name in _OF_WORK:
+            del each[name]
     # Answers are without plugins.
     for each in found["advice"]:
         del each["plugin"]

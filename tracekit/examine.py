@@ -17,7 +17,15 @@ from tracekit.causes import LIMITS, UNKNOWN_LIMIT, UNRECORDED
 from tracekit.errors import TracekitError
 from tracekit.evidence import collect
 from tracekit.evidence.accounts import FIXED, Accounts
-from tracekit.evidence.model import Account, Evidence, OneOffEvent, Period, Trace, forbids_verdicts
+from tracekit.evidence.model import (
+    Account,
+    Blocked,
+    Evidence,
+    OneOffEvent,
+    Period,
+    Trace,
+    forbids_verdicts,
+)
 from tracekit.evidence.units import is_single_pass, recorded_units
 from tracekit.replay.model import WHOLE_TRACE, WindowId
 from tracekit.stages import stage
@@ -166,6 +174,9 @@ class _Examiner:
             one_offs = of_device.replay.one_offs
             if main.window.kind == "step" and of_device.replay.steps.are_marked:
                 marked_ns = of_device.replay.steps.lasted_ns[window_id.number]
+        blocked = None
+        if of_device:
+            blocked = self._blocked(of_device, window_id, main)
         kept = of_device if keep_replays else None
         # Frees the large graph before the next queries run.
         del replay, replayed, of_device
@@ -202,6 +213,12 @@ class _Examiner:
             priced_ns=fixes.window_ns if fixes else None,
             unsure=fixes.unsure if fixes else [],
             thresholds=self.thresholds,
+            settings=collect.settings_of(self.database, self.trace_id),
+            together_ns=fixes.first_ns if fixes else None,
+            communication=collect.communication_of(
+                self.database, self.trace_id, main, self.thresholds
+            ),
+            blocked=blocked,
         )
         return Examination(with_parts(analysis), fixes, kept, window_id)
 
@@ -215,6 +232,14 @@ class _Examiner:
         sites = collect.call_sites_of(ids, self.database, self.trace_id)
         collect.name_links(links, sites)
         return collect.events_of(one_offs, sites)
+
+    def _blocked(self, replayed: WindowGains, window_id: WindowId, main: Account) -> Blocked | None:
+        """Where the host waits for the device while it works on the window."""
+        replay, window = replayed.replay, main.window
+        times = replay.window(window_id).on_host((window.start_ns, window.end_ns))
+        least_ns = self.thresholds.named_gain * window.span_ns
+        waits = replay.waits_for_device(*times)
+        return collect.blocked_of(self.database, self.trace_id, waits, least_ns)
 
     def _with_longest(
         self, events: list[OneOffEvent], causal: Causal, main: Account, fixes: FixList

@@ -78,6 +78,20 @@ def _rounded(number: float) -> float:
     return abs(float(f"{number:.3g}"))
 
 
+def of_whole(part_ns: int, whole_ns: int) -> str:
+    """A part of a time: '2.06 of 4.43 ms', or '715 us of 35.2 ms' where the units differ."""
+    part, whole = duration(part_ns), duration(whole_ns)
+    number, _, unit = part.partition(" ")
+    return f"{number if whole.endswith(f' {unit}') else part} of {whole}"
+
+
+def between(least_ns: int, most_ns: int) -> str:
+    """A range of times: '115 to 157 ms', or '715 us to 1.2 ms' where the units differ."""
+    least, _, unit = duration(least_ns).partition(" ")
+    most = duration(most_ns)
+    return f"{least if most.endswith(f' {unit}') else f'{least} {unit}'} to {most}"
+
+
 def signed(ns: int) -> str:
     """A change of nanoseconds with its sign: 1,760 -> '+1.76 us'."""
     return ("+" if ns > 0 else "") + duration(ns)
@@ -139,6 +153,14 @@ def share(part: int | float, whole: int | float) -> str:
 def percent(fraction: float | None) -> str:
     """A fraction as a percentage; '-' for None (a fraction of nothing)."""
     return "-" if fraction is None else share(fraction, 1)
+
+
+def shortened(name: str, most: int) -> str:
+    """A name of at most this many letters; what is left out shows as dots in its middle."""
+    if len(name) <= most:
+        return name
+    end = most // 3
+    return f"{name[: most - end - 3]}...{name[-end:]}"
 
 
 def lowered(sentence: str) -> str:

@@ -23,8 +23,8 @@ SELECT trace_id, if(is_thinned, 'thinned_file', 'sparse_numbers') AS code,
        if(is_thinned, 'error', 'info') AS severity,
        if(is_thinned, in_a_row, numbers) - present AS count,
        if(is_thinned,
-           format('only {:.2g} % of the operators that the recorder numbered in a row are in this file '
-               || '({:,} of {:,}): what is busy and what is idle in it means nothing',
+           format('only {:.2g} % of the operators that were recorded are in this file ({:,} of {:,}): its '
+               || 'busy and idle times mean nothing',
                100 * present / in_a_row, present, in_a_row),
            format('operators have only {:.2g} % of the numbers between their first and last one: other '
                || 'threads, recordings or processes have the rest, or they were taken out',

@@ -1,7 +1,7 @@
 -- question: Which calls allocate or free device memory in the loop, past the caching allocator?
 -- since: 0.1
 -- title: Let the caching allocator keep its memory
--- titled: memory ran out: Make room: a smaller batch, or expandable_segments
+-- titled: memory ran out: Use a smaller batch, or expandable_segments
 -- causes: allocation
 -- frameworks: PyTorch
 -- when: has(traits, 'device_memory')

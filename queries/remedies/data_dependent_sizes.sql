@@ -1,6 +1,6 @@
 -- question: Where does the host wait to learn how large an operator's result is?
 -- since: 0.1
--- title: Keep sizes independent of values on the device
+-- title: Keep sizes independent of device values
 -- causes: sync
 -- when: has(traits, 'data_dependent_size')
 -- effort: medium

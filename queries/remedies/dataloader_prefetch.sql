@@ -1,6 +1,6 @@
 -- question: Which fetches from worker processes find no batch loaded?
 -- since: 0.1
--- title: Give the data loader more workers, or prefetch more
+-- title: Give the loader more workers, or prefetch
 -- causes: input
 -- when: has(traits, 'prefetched_input')
 -- needs: Free CPU cores, and storage that can deliver faster.

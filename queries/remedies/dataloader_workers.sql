@@ -1,7 +1,7 @@
 -- question: Which inputs does the program load or preprocess itself, instead of worker processes?
 -- since: 0.1
 -- title: Load and preprocess in worker processes
--- titled: no loader: Preprocess ahead in workers, or on the device
+-- titled: no loader: Preprocess in workers, or on the device
 -- causes: input, python
 -- applied_as: workers
 -- when: list_has_any(traits, ['own_input', 'preprocesses'])

@@ -1,8 +1,8 @@
 -- question: Which copies of gradients and buffers does DistributedDataParallel make in each step?
 -- since: 0.1
 -- title: Let DistributedDataParallel copy less
--- titled: broadcast_buffers=False: Set broadcast_buffers=False in DistributedDataParallel;
---     gradient_as_bucket_view=True: Set gradient_as_bucket_view=True in DistributedDataParallel
+-- titled: broadcast_buffers=False: Set broadcast_buffers=False in DDP;
+--     gradient_as_bucket_view=True: Set gradient_as_bucket_view=True in DDP
 -- causes: dispatch, launch, communication, copy
 -- when: name IN ('aten::unflatten_dense_tensors', 'torch.distributed.ddp.reducer::copy_bucket_to_grad')
 -- is_by_place: true

@@ -1,6 +1,6 @@
 -- question: Which batch norms compute the statistics of their batch although nothing learns?
 -- since: 0.1
--- title: Put the model in evaluation mode: model.eval()
+-- title: Call model.eval() before inference
 -- causes: memory-bandwidth, latency, dispatch, launch, math-or-memory
 -- unless: name = 'mode' AND value = 'training'
 -- when: list_has_any(traits, ['norm_of_training', 'norm_statistics'])

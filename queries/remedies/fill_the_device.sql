@@ -1,6 +1,6 @@
 -- question: Which products, convolutions and attention leave much of the device without work?
 -- since: 0.1
--- title: Give kernels enough blocks to fill the device
+-- title: Launch enough blocks to fill the device
 -- causes: latency, math
 -- when: class IN ('gemm', 'convolution', 'attention'); (SELECT count(*) > 0 FROM gpu_ops
 --     WHERE blocks_per_sm > 0 AND class IN ('gemm', 'convolution', 'attention')

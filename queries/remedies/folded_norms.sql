@@ -1,6 +1,6 @@
 -- question: Which batch norms follow a convolution in inference, so that its weights could contain them?
 -- since: 0.1
--- title: Fold batch norms into the convolutions before them
+-- title: Fold batch norms into their convolutions
 -- causes: memory-bandwidth, dispatch, launch, python
 -- unless: name = 'mode' AND value = 'training'
 -- when: name = 'aten::batch_norm'

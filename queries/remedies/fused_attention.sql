@@ -1,6 +1,6 @@
 -- question: Which attention is written as products and softmax, although one fused kernel could do it all?
 -- since: 0.1
--- title: Use fused attention (scaled_dot_product_attention)
+-- title: Use scaled_dot_product_attention
 -- causes: memory-bandwidth, math, launch
 -- when: work = 'softmax'
 -- less_work: true

@@ -1,6 +1,6 @@
 -- question: Which norms, activations and losses are written in pieces although PyTorch has one operator?
 -- since: 0.1
--- title: Use the fused operator for a norm, activation or loss
+-- title: Use fused norms, activations and losses
 -- causes: memory-bandwidth, launch
 -- when: has(traits, 'part_of_norm'); regexp_matches(name, '^aten::_?(mean|erf|tanh|log)_?$')
 -- needs: The same formula: epsilon, the type of its sums and the approximation (gelu: tanh or erf).

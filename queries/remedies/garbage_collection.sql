@@ -1,6 +1,6 @@
 -- question: When does Python's garbage collector stop the program?
 -- since: 0.1
--- title: Collect garbage rarely, and when nothing waits
+-- title: Collect garbage when nothing waits
 -- causes: python
 -- when: kind = 'python' AND name IN ('Python GC', '<built-in function collect>')
 -- needs: Few reference cycles, so that memory does not grow between collections.

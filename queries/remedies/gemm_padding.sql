@@ -1,6 +1,6 @@
 -- question: Which matrix products run in slow kernels because their sizes are unaligned, and could be padded?
 -- since: 0.1
--- title: Pad the sizes of matrix products to what tensor cores take
+-- title: Pad products to sizes for tensor cores
 -- causes: math
 -- when: has(traits, 'unaligned')
 -- effort: medium

@@ -1,6 +1,6 @@
 -- question: Where does compiled code fall back to Python and look itself up again, or compile again?
 -- since: 0.1
--- title: Compile without graph breaks and recompilation
+-- title: Avoid graph breaks and recompilation
 -- causes: python, dispatch, compilation
 -- when: has(traits, 'compiled_region') OR compiled = 'compilation'
 -- effort: medium

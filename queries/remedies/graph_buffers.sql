@@ -1,6 +1,6 @@
 -- question: Which copies into and out of static buffers surround the CUDA graphs of compiled code?
 -- since: 0.1
--- title: Write into the static buffers of the CUDA graph
+-- title: Write into the CUDA graph's own buffers
 -- causes: memory-bandwidth, copy, dispatch, launch, python
 -- when: compiled IN ('wrapper', 'generated')
 -- effort: medium

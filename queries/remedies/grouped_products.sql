@@ -1,9 +1,9 @@
 -- question: Where are weights copied for each token or row before a batched product (a mixture of experts)?
 -- since: 0.1
--- title: Multiply groups of tokens instead of gathering weights
+-- title: Use grouped products, gather no weights
 -- causes: memory-bandwidth, math
 -- when: work = 'bmm'
--- effort: medium
+-- effort: high
 -- needs: Tokens that can be sorted by expert, so that each expert's weights meet all of its tokens at once.
 -- caveat: A lower bound: only the copies are counted. The grouped product also reads each weight once,
 --     instead of once for each token; sorting the tokens takes a little.

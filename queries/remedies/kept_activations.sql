@@ -1,6 +1,6 @@
 -- question: Where does the backward pass run layers again whose results were not kept (checkpointing)?
 -- since: 0.1
--- title: Keep activations instead of computing them again
+-- title: Keep activations, do not recompute them
 -- causes: dispatch, launch, python, math, memory-bandwidth, latency
 -- when: has(traits, 'autograd_node')
 -- effort: low

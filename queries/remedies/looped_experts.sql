@@ -3,7 +3,7 @@
 -- title: Multiply the tokens of all experts at once
 -- causes: dispatch, launch, python, sync
 -- when: has(traits, 'data_dependent_size')
--- effort: medium
+-- effort: high
 -- needs: Experts of one shape, with their weights in one tensor.
 -- caveat: The host's work for one expert is assumed to do for all. The device's work stays as it is: sorting
 --     the tokens takes a little, and fewer, larger kernels take less.

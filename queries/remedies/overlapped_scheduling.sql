@@ -1,6 +1,6 @@
 -- question: How long does the device wait between replays while a server prepares the next step?
 -- since: 0.1
--- title: Prepare the next step while the device works
+-- title: Prepare the next step as the device works
 -- causes: python, dispatch, launch
 -- when: has(traits, 'server_step')
 -- needs: A server that can schedule a step before the last one's tokens are known on the host.

@@ -1,7 +1,7 @@
 -- question: Which copies hold up the host or the link because host memory is pageable or the call waits?
 -- since: 0.1
--- title: Copy from pinned memory with non_blocking=True
--- titled: an input to keep on the device: Keep tensors that operators read on the device
+-- title: Copy from pinned memory, non_blocking=True
+-- titled: an input to keep on the device: Keep operators' inputs on the device
 -- causes: copy
 -- frameworks: PyTorch
 -- when: kind = 'memcpy' AND (regexp_matches(name, 'HtoD|(?i:pageable)')

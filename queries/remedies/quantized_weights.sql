@@ -3,7 +3,7 @@
 -- title: Quantize the weights
 -- causes: memory-bandwidth
 -- when: has(traits, 'server_step')
--- effort: medium
+-- effort: high
 -- less_work: true
 -- needs: A checkpoint with 8-bit weights, and kernels for them on this device; answers that stay good enough.
 -- caveat: Weights of 8 bits are assumed to be read in half the time. With 4 bits it is down to a quarter;

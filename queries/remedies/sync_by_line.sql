@@ -1,6 +1,6 @@
 -- question: Which calls make the host wait for a value from a device, and on which line?
 -- since: 0.1
--- title: Do not wait for values of the device in the loop
+-- title: Read no values of the device in the loop
 -- causes: sync
 -- when: (SELECT bool_or(is_read AND (is_printed OR NOT is_sized)) FROM waiting_call)
 -- needs: The value is not needed in this step: log it later, every n-th step, or decide on the device. Sizes

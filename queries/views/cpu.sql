@@ -70,9 +70,13 @@ WITH thread AS (FROM cpu_threads WHERE trace_id = coalesce(which, trace_id)),
 waiting AS MATERIALIZED (FROM peer_waits WHERE trace_id = coalesce(which, trace_id)),
 collective AS (FROM waiting WHERE is_call),
 role AS (
-    SELECT trace_id, event_id, role,
-           -- Judged by arithmetic intensity, since the peaks of CPUs are not known. An operator with hardly
-           -- any work spends its time on dispatch.
+    SELECT trace_id, event_id,
+           -- An operator of few numbers spends its time on dispatch; a quick one of unknown work does, too.
+           CASE WHEN role = 'compute' AND coalesce(flops / thresholds().core_flop_per_ns
+                   + (read_bytes + written_bytes) / thresholds().core_byte_per_ns, self_ns)
+                   < thresholds().quick_operator_ns
+               THEN 'dispatch' ELSE role END AS role,
+           -- By arithmetic intensity, since peaks of CPUs are not known; far slower operators have neither.
            CASE WHEN flops >= thresholds().host_flop_per_byte * (read_bytes + written_bytes)
                    THEN CASE WHEN flops >= thresholds().host_work_per_ns * self_ns THEN 'math' END
                WHEN read_bytes + written_bytes >= thresholds().host_work_per_ns * self_ns

@@ -205,6 +205,18 @@ def threads_and_quota(is_stalled):
     return [*made, SYNC]
 
 
+@planted(None, faulty=(24,), fixed=(4,))
+def slow_host(times):
+    """Each operator takes six times as long as in the twin, and as on other hosts; even one that only
+    makes a view."""
+    made = [
+        operator("aten::mm", times * US, Launch(times * US, (("math", 9 * US),)))
+        if turn % 2 else operator("aten::as_strided", times * US)
+        for turn in range(80)
+    ]  # fmt: skip
+    return [*steps(*made), SYNC]
+
+
 @planted("aten::scaled_dot_product_attention", faulty=(4 * MS,), fixed=(20 * US,))
 def few_shapes(name, prepare_ns):
     """Each step has inputs of another length, for which a library prepares in the first call; in

@@ -119,8 +119,16 @@ NUMBERS = {
         {"bottleneck": "math", "confidence": "medium"},
     ),
     "little work in much time is limited by neither": (
+        [operator("aten::add", i * 100.0, 99, [[4_000], [4_000]], FLOAT) for i in range(20)],
+        {"compute_ns": 1_980_000, "memory_ns": 0, "math_ns": 0},
+    ),
+    "operators of few numbers are dispatch, however long they take": (
         [operator("aten::add", i * 10.0, 9, [[4], [4]], FLOAT) for i in range(20)],
-        {"compute_ns": 180_000, "memory_ns": 0, "math_ns": 0},
+        {"compute_ns": 0, "dispatch_ns": 180_000},
+    ),
+    "quick operators of unknown work are dispatch": (
+        [operator("aten::add", i * 10.0, 2 + 2 * (i % 2)) for i in range(20)],
+        {"compute_ns": 40_000, "dispatch_ns": 20_000},
     ),
     "an operator that sets up a device is not a view": (
         [

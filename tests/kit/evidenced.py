@@ -49,6 +49,8 @@ class Judged(Struct, frozen=True, kw_only=True):
     confidence: str | None = None
     begins: str = ""
     """How the first sentence begins."""
+    notes: Sequence[str] = ()
+    """Sentences beside it."""
     says: Sequence[str] = ()
     """Words that the sentences have."""
     lacks: Sequence[str] = ()
@@ -59,10 +61,14 @@ class Judged(Struct, frozen=True, kw_only=True):
         verdict = judge(self.evidence)
         expected = (self.regime, self.bottleneck, self.confidence)
         found = (verdict.regime, verdict.bottleneck, verdict.confidence)
-        text = " ".join([verdict.headline, *verdict.why, *verdict.doubts, *verdict.try_next])
-        assert any(expected) or self.begins or self.says or self.lacks, "nothing is expected"
+        lists = (verdict.notes, verdict.why, verdict.doubts, verdict.try_next)
+        text = " ".join([verdict.headline, *(each for listed in lists for each in listed)])
+        assert any(expected) or self.begins or self.notes or self.says or self.lacks, (
+            "nothing is expected"
+        )
         assert [a or b for a, b in zip(expected, found, strict=True)] == [*found]
-        assert verdict.headline.startswith(self.begins)
+        assert verdict.headline.startswith(self.begins), verdict.headline
+        assert [note for note in self.notes if note not in verdict.notes] == [], verdict.notes
         assert [words for words in self.says if words not in text] == [], text
         assert [words for words in self.lacks if words in text] == []
 

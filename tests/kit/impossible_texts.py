@@ -122,10 +122,10 @@ def a_page_says_what_the_json_says(answer: Answer) -> Iterator[str]:
 def listed_shares_are_of_one_length(answer: Answer) -> Iterator[str]:
     """On the first screen, a share in the list of changes is its time over the list's length."""
     head = re.search(
-        rf"^What to change.* saves +of (?:the step's |the other )?({TIME})$", answer.screen, re.M
+        rf"^What to change.* saves +of (?:other )?({TIME}) +effort$", answer.screen, re.M
     )
     for line in rows_after(answer.screen, head):
-        if row := re.search(rf"({TIME}) +({PERCENT})$", line):
+        if row := re.search(rf"({TIME}) +({PERCENT})(?: +\w+)?$", line):
             yield from _quoted(row[2], row[1], head[1] if head else "", line)
 
 

@@ -17,7 +17,7 @@ from tests.kit.simulated import Programs
 from tracekit.database.remedies import all_remedies
 from tracekit.evidence.model import Finding
 from tracekit.reporters import several
-from tracekit.reporters.first_screen import render
+from tracekit.reporters.first_screen import LINES, render
 from tracekit.reporters.parts import devices_of
 from tracekit.verdict.once import once_share
 from tracekit.verdict.parts import parts_of
@@ -113,12 +113,13 @@ LOGGED = operator("aten::item", 2 * US, operator("aten::_local_scalar_dense", 2 
 @TRACES.running(steps_with(*[MALLOC] * 9, each=[LOGGED]))
 def test_the_first_change_has_its_lines_beside_one_offs(trace, analyses, capsys, monkeypatch):
     analysis = analyses[trace]
-    for words in range(40):
+    for words in range(80):
         verdict = replace(analysis.verdict, headline="A long sentence. " * words)
         lines = screen(replace(analysis, verdict=verdict), capsys, monkeypatch)
         headings = [at for at, each in enumerate(lines) if each.startswith("What ")]
         assert all(lines[at + 1].strip() for at in headings)
-        if len(lines) <= 24:
+        # A list takes three lines or more.
+        if len(lines) <= LINES - 3:
             assert any(each.startswith("1 ") for each in lines)
 
 
@@ -163,7 +164,7 @@ def test_throughput_does_not_stand_in_for_a_change_without_room(advised, capsys,
     first, second = analysis.advice
     advice = [replace(first, title="A change in very many words, " * 4), second]
     left_out = 0
-    for words in range(40):
+    for words in range(80):
         verdict = replace(analysis.verdict, headline="A long sentence. " * words)
         lines = screen(replace(analysis, advice=advice, verdict=verdict), capsys, monkeypatch)
         has_change, has_throughput = (
@@ -177,17 +178,23 @@ def test_throughput_does_not_stand_in_for_a_change_without_room(advised, capsys,
 
 def test_a_change_is_shown_if_its_place_does_not_fit(advised, capsys, monkeypatch):
     names = ["cuda-graph", "torch-compile", "fused-optimizer", "in-place", "allocator"]
-    lines = screen(advised(*names), capsys, monkeypatch)
-    shown = [name for name in names if any(all_remedies()[name].title in line for line in lines)]
-    places = [line for line in lines if line.startswith("    at_")]
-    assert len(lines) <= 24 and 0 < len(places) < len(shown)
+    analysis, without_place = advised(*names), 0
+    for words in range(60):
+        verdict = replace(analysis.verdict, headline="A long sentence. " * words)
+        lines = screen(replace(analysis, verdict=verdict), capsys, monkeypatch)
+        shown = [
+            name for name in names if any(all_remedies()[name].title in each for each in lines)
+        ]
+        places = [line for line in lines if line.startswith("    at_")]
+        without_place += 0 < len(places) < len(shown)
+    assert without_place
 
 
 def test_changes_that_save_much_come_before_details(advised, capsys, monkeypatch):
     analysis = advised("torch-compile", "fused-attention", "in-place")
-    verdict = replace(analysis.verdict, headline="A long sentence. " * 24)
+    verdict = replace(analysis.verdict, headline="A long sentence. " * 48)
     lines = screen(replace(analysis, verdict=verdict), capsys, monkeypatch)
-    assert len(lines) <= 24 and any(line.startswith("3 ") for line in lines)
+    assert len(lines) <= LINES and any(line.startswith("3 ") for line in lines)
     assert not any(line.startswith("    at_0") for line in lines)
 
 
@@ -238,7 +245,8 @@ def test_the_median_step_is_only_called_so_if_it_is(spans, said, advised, capsys
     ]
     judged = replace(analysis.judged, window=window)
     shown = replace(analysis, judged=judged, steps=steps, units=[])
-    assert f"{len(spans)} steps, {said} 1 ms" in " ".join(screen(shown, capsys, monkeypatch))
+    lines = " ".join(screen(shown, capsys, monkeypatch))
+    assert f"{len(spans)} steps of " in lines and f", {said} 1 ms" in lines
 
 
 @pytest.mark.parametrize(("cause", "name"), [("dispatch", "nothing recorded"), (None, "loading")])
@@ -262,9 +270,10 @@ def test_waits_are_named_by_what_was_recorded_meanwhile_if_the_verdict_is(cause,
 def test_the_screen_of_a_real_trace_is_whole(name, shared_verdict, capsys, monkeypatch):
     analysis = shared_verdict(name)
     lines = screen(analysis, capsys, monkeypatch)
-    assert len(lines) <= 24 and max(map(len, lines)) <= 80
-    # Only the places of changes may be shortened; `advise` has them whole.
-    whole = [each for each in lines if not each.startswith("    ")]
+    assert len(lines) <= LINES and max(map(len, lines)) <= 80
+    # Only kernels and places of changes may be shortened; `--full` and `advise` have them whole.
+    at = next((n for n, each in enumerate(lines) if each.startswith("Top kernels")), len(lines))
+    whole = [each for each in [*lines[:at], *lines[at + 4 :]] if not each.startswith("    ")]
     assert not any("..." in each or "…" in each for each in whole)
     told = " ".join(lines)
     headings = ("What ", "Where ", "For ")

@@ -31,8 +31,8 @@ def test_a_verdict_that_is_not_sure_says_by_code_what_lowers_it():
 @pytest.mark.parametrize(
     ("title", "code", "is_stated"),
     [
-        ("windows that disagree", "other_windows", True),
-        ("prompts between decoding steps", "other_steps", True),
+        ("windows that disagree", "other_windows", False),
+        ("prompts between decoding steps", "other_steps", False),
         ("a device that was done with the last launch, and was not recorded",
          "unrecorded_device", True),
         ("an overhead in a cut file, which the missing end may deny", "truncated", True),
@@ -43,4 +43,4 @@ def test_what_the_first_sentence_says_is_no_doubt_beside_it(title, code, is_stat
     verdict = judge(CASES[title].evidence)
     first = verdict.lowered_by[0]
     assert (first.code, first.stated) == (code, is_stated)
-    assert (first.sentence in verdict.headline) == is_stated
+    assert (first.sentence in (verdict.headline, *verdict.notes)) == is_stated

@@ -121,7 +121,7 @@ def test_the_first_doubt_about_few_ops_is_how_few_they_are():
 def test_only_what_lowers_the_confidence_is_a_doubt():
     late = finding("started_late", "the device starts 1 ms after its first launch")
     verdict = judge(evidence(busy=0.95, device_gain=0.45, removed={"math": 0.8}, health=[late]))
-    assert verdict.headline.startswith("The device starts 1 ms after its first launch.")
+    assert verdict.notes == ["The device starts 1 ms after its first launch."]
     assert (verdict.confidence, verdict.doubts) == ("high", [])
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tracekit.advice.model import (
+    TOGETHER,
     Advice,
     AdvisedPlace,
     BestCombination,
@@ -24,8 +26,12 @@ from tracekit.replay.changes import Rows
 from tracekit.replay.model import WHOLE_TRACE, Gains, Price, WindowId
 from tracekit.replay.prices import Prices, WindowGains
 from tracekit.replay.replay import Replay
-from tracekit.replay.windows import MarkedWindows
 from tracekit.thresholds import Thresholds
+
+
+def is_beside(remedy: Remedy) -> bool:
+    """Whether a remedy does not change the program's step: a recording, or a larger batch."""
+    return remedy.is_apart or remedy.is_batch
 
 
 class Place(Struct, frozen=True):
@@ -83,7 +89,7 @@ def find(
     times = (window.start_ns, window.end_ns)
     for remedy in looked:
         rows = replay.remedies.rows(remedy.name)
-        at = _find_places(remedy, rows, times, _on_host(prices, times), thresholds.most_places)
+        at = _find_places(remedy, rows, times, prices.window.on_host(times), thresholds.most_places)
         priced += [
             _price_alone(each, prices, least_ns) for each in at if each.at_most_ns >= least_ns
         ]
@@ -93,11 +99,7 @@ def find(
         # Includes changes that save nothing alone, since another bottleneck may hide their gain.
         others = [each for each in priced if each not in worth]
         others.sort(key=lambda each: -each.at_most_ns)
-        mine = [
-            each
-            for each in [*worth, *others]
-            if not each.remedy.is_apart and not each.remedy.is_batch
-        ]
+        mine = [each for each in [*worth, *others] if not is_beside(each.remedy)]
         together = _together(mine[: thresholds.most_combined], prices, least_ns)
     # A larger batch saves time per sample, not time of this step: it has its own list.
     if repeats and not is_cold and not is_few and of_window.host >= thresholds.small_gain:
@@ -117,6 +119,8 @@ def find(
     of_host = is_cold or whole.one_offs_ns >= least_once_ns
     once = advice_on_once(replay, least_once_ns, of_host, is_cold=is_cold, is_warm=is_warm)
     is_start = is_cold or sum(each.saves_ns for each in once) > whole.window_ns
+    listed_first = [each.change for each in worth if not is_beside(each.remedy)][:TOGETHER]
+    first_ns = prices.price(*listed_first).saves_ns if len(listed_first) > 1 else None
     fixes = FixList(
         trace=replay.database.name,
         window=window.name,
@@ -126,6 +130,7 @@ def find(
         together=together,
         unlooked=unlooked,
         notes=[],
+        first_ns=first_ns,
     )
     return without_prices(fixes) if is_few else fixes
 
@@ -136,13 +141,14 @@ def without_prices(fixes: FixList) -> FixList:
     recurring = [fix for fix in fixes.advice if not fix.once]
     unsure = [each for each in recurring if not all_remedies()[each.remedy].is_apart]
     once = [fix for fix in fixes.advice if fix.once]
-    return replace(fixes, advice=once, unsure=[*fixes.unsure, *unsure], together=None)
+    unsure = [*fixes.unsure, *unsure]
+    return replace(fixes, advice=once, unsure=unsure, together=None, first_ns=None)
 
 
 def of_part(fixes: FixList, part_ns: int) -> FixList:
     """The list with prices in a part of the window. Recording less keeps its price."""
 
-    def priced(saves_ns: int) -> dict[str, float]:
+    def priced(saves_ns: int) -> dict[str, Any]:
         price = Price(saves_ns, fixes.window_ns).of_part(part_ns)
         return {"saves_ns": price.saves_ns, "share": price.share}
 
@@ -159,7 +165,10 @@ def of_part(fixes: FixList, part_ns: int) -> FixList:
         for fix in fixes.advice
     ]
     together = fixes.together and replace(fixes.together, **priced(fixes.together.saves_ns))
-    return replace(fixes, advice=advice, together=together, window_ns=part_ns)
+    first_ns = fixes.first_ns and priced(fixes.first_ns)["saves_ns"]
+    return replace(
+        fixes, advice=advice, together=together, window_ns=part_ns, first_ns=first_ns
+    )  # fmt: skip
 
 
 def _price_alone(place: Place, prices: Prices, least_ns: float) -> Place:
@@ -171,14 +180,6 @@ def _price_alone(place: Place, prices: Prices, least_ns: float) -> Place:
     parts = [replace(part, price=prices.price(part.change)) for part in place.parts]
     worth = [part for part in parts if part.price.saves_ns > 0]
     return replace(priced, parts=tuple(sorted(worth, key=lambda each: -each.price.saves_ns)))
-
-
-def _on_host(prices: Prices, times: tuple[int, int]) -> tuple[int, int]:
-    """The time when the host works on a window: earlier than the device's, if it runs ahead."""
-    of, number = prices.window.of, prices.window.number
-    if not isinstance(of, MarkedWindows):
-        return times
-    return of.began_ns[number], of.began_ns[number] + of.lasted_ns[number]
 
 
 def _find_places(
@@ -262,8 +263,7 @@ def _together(places: list[Place], prices: Prices, least_ns: float) -> BestCombi
 
 
 def _ranked(priced: list[Place], thresholds: Thresholds) -> list[Place]:
-    """Highest saving first; least effort first among savings that a replay can hardly tell
-    apart."""
+    """Highest saving first; but less effort comes before more that does not save much more."""
     ranked: list[Place] = []
     for priced_advice in sorted(priced, key=lambda each: -each.price.saves_ns):
         at = len(ranked)
@@ -275,8 +275,8 @@ def _ranked(priced: list[Place], thresholds: Thresholds) -> list[Place]:
 
 def _is_easier(one: Place, other: Place, thresholds: Thresholds) -> bool:
     efforts = (EFFORTS.index(each.remedy.effort) for each in (one, other))
-    close_ns = (1 - thresholds.price_error) * other.price.saves_ns
-    return one.price.saves_ns >= close_ns and next(efforts) < next(efforts)
+    is_less = next(efforts) < next(efforts)
+    return is_less and thresholds.worth_effort * one.price.saves_ns >= other.price.saves_ns
 
 
 def _at_most(remedy: Remedy, gains: Gains) -> float:

@@ -14,6 +14,8 @@ from tracekit.database.remedies import Remedy, find_remedy
 from tracekit.records import Shown
 
 SCHEMA = "tracekit/advice/1"
+TOGETHER = 5
+"""The changes, first in the list, whose saving together is priced."""
 
 
 class AdvisedPlace(Struct, frozen=True):
@@ -141,6 +143,8 @@ class FixList(Shown, frozen=True):
     unsure: list[Advice] = field(default_factory=list)
     """Candidate changes that are not advised, since the trace has too few ops to represent a run or
     does not show what bounds it. The notes say so."""
+    first_ns: int | None = None
+    """What the first five changes to recurring work save together; null: fewer than two."""
 
 
 def is_against(advice: Advice, bottleneck: str | None) -> bool:

@@ -16,7 +16,9 @@ from tracekit.errors import TracekitError
 from tracekit.evidence.accounts import account_between
 from tracekit.evidence.model import (
     Account,
+    Blocked,
     CallSite,
+    Communication,
     Finding,
     OneOffEvent,
     RankWait,
@@ -37,7 +39,7 @@ QUERIES = (
     "overview", "health", "capture_facts", "partition", "idle_causes", "launch_stats", "cpu_time",
     "top_kernels", "memory_traffic", "host_work", "device_work", "device_limits", "host_waits",
     "stream_waits", "replay_steps", "units", "window_limits", "one_off_candidates",
-    "unrecorded_waits", "holes",
+    "unrecorded_waits", "holes", "settings", "comm_overlap",
 )  # fmt: skip
 
 # By event_id.
@@ -134,6 +136,39 @@ def rank_wait_of(
     longest_ns, longest = max(waits)
     named = longest if len(types) == 1 else ""
     return RankWait(named, len(waits), sum(ns for ns, _ in waits), longest, longest_ns)
+
+
+def communication_of(
+    database: Session, trace_id: int, main: Account, thresholds: Thresholds
+) -> Communication | None:
+    """The main device's communication in the window; None if hardly any is exposed."""
+    window, gpu = main.window, main.gpu
+    if gpu is None or gpu.exposed_comm_ns < thresholds.named_gain * window.span_ns:
+        return None
+    rows = database.ask("comm_overlap", trace=trace_id, kind=window.kind)
+    alike = (gpu.device_id, window.name, gpu.exposed_comm_ns)
+    row = next((r for r in rows if (r["device_id"], r["name"], r["exposed_ns"]) == alike), None)
+    return Communication(row["communication_ns"], row["overlapped_ns"]) if row else None
+
+
+def blocked_of(
+    database: Session, trace_id: int, waits: tuple[int, int, int, int], least_ns: float
+) -> Blocked | None:
+    """The host's `waits` for the device (tracekit/replay/replay.py, `waits_for_device`), with the
+    call site of the longest; None: they take less than `least_ns`."""
+    count, wait_ns, longest_ns, event_id = waits
+    if not count or wait_ns < least_ns:
+        return None
+    site = call_sites_of([event_id], database, trace_id).get(event_id, CallSite())
+    return Blocked(count, wait_ns, longest_ns, site.name, site.where)
+
+
+def settings_of(database: Session, trace_id: int) -> list[dict[str, Any]]:
+    """What already runs (queries/trace/settings.sql), in the JSON of an analysis."""
+    return [
+        {"name": row["name"], "value": row["value"], "share": row["share"], "of": row["whole"]}
+        for row in database.ask("settings", trace=trace_id)
+    ]
 
 
 def dominant_of(database: Session, trace_id: int, top: list[dict[str, Any]]) -> str:

@@ -207,6 +207,28 @@ class RankWait(Struct, frozen=True):
     """The longest of these waits."""
 
 
+class Communication(Struct, frozen=True):
+    """The device's communication in one window (queries/communication/comm_overlap.sql)."""
+
+    total_ns: int
+    """While a kernel of communication ran."""
+    hidden_ns: int
+    """The part of it while other kernels ran, too."""
+
+
+class Blocked(Struct, frozen=True):
+    """The host's calls in one window that wait for the device (the table host_wait)."""
+
+    count: int
+    wait_ns: int
+    """Their length inside the window."""
+    longest_ns: int
+    call: str | None
+    """The longest call; null: none was recorded."""
+    where: str | None
+    """Its Python line, module or operator."""
+
+
 class Account(Struct, frozen=True):
     """What took time in one window."""
 

@@ -59,6 +59,18 @@ class Replay:
         columns = self.waits.rows(self.graph.host, self.graph.device)
         return columns | {"trace_id": np.full(len(columns["pid"]), self.trace_id)}
 
+    def waits_for_device(self, start_ns: int, end_ns: int) -> tuple[int, int, int, int]:
+        """The host's waits for ops of the device between two times: their number, their length,
+        that of the longest, and the event of its call (-1: none was recorded)."""
+        waits = self.host_waits
+        inside = np.minimum(waits["end_ns"], end_ns) - np.maximum(waits["start_ns"], start_ns)
+        lengths = np.where(waits["waits_for"] == "device op", np.maximum(inside, 0), 0)
+        if not lengths.any():
+            return 0, 0, 0, -1
+        at = int(lengths.argmax())
+        event_id = int(np.ma.filled(waits["event_id"], -1)[at])
+        return int((lengths > 0).sum()), int(lengths.sum()), int(lengths[at]), event_id
+
     @cached_property
     def simulator(self) -> Simulator:
         return Simulator(self.graph, self.watched)

@@ -179,6 +179,14 @@ class ReplayedWindow(Struct, frozen=True):
         """The critical path through the window: its pieces add up to the length."""
         return critical_path(run, self.span(run)[0], self.of.last(run, self.number))
 
+    def on_host(self, times: tuple[int, int]) -> tuple[int, int]:
+        """When the host works on the window, which lies on the device at `times`: earlier, if the
+        host runs ahead."""
+        if not isinstance(self.of, MarkedWindows):
+            return times
+        began_ns = self.of.began_ns[self.number]
+        return began_ns, began_ns + self.of.lasted_ns[self.number]
+
     def pieces(self, run: Run) -> Iterator[Pieces]:
         """The pieces of that path, from its end to its start, in blocks."""
         return pieces(run, self.span(run)[0], self.of.last(run, self.number))

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Column
 from rich.text import Text
 
-from tracekit.advice.model import Advice, AdvisedPlace, BestCombination, FixList, misses
+from tracekit.advice.model import Advice, AdvisedPlace, BestCombination, FixList
 from tracekit.database.remedies import Remedy, marked
 from tracekit.reporters.parts import WITHOUT, is_of_recording, lists_of
 from tracekit.reporters.terminal import Cell, Name, clipped, console, fitted, section, table
@@ -33,7 +33,7 @@ def render(fixes: FixList, *, every: bool = False) -> None:
     for heading, listed in lists_of(fixes.advice, recurring(fixes)):
         section(out, heading)
         most = listed if every else listed[:_SHOWN]
-        print_list(out, most, fixes.bottleneck)
+        print_list(out, most)
         if len(most) < len(listed):
             out.print(f"... and {len(listed) - len(most)} more (--all)")
         shown += most
@@ -62,16 +62,13 @@ def recurring(fixes: FixList) -> str:
     return f"What to change ({whole} = 100 %)"
 
 
-def print_list(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
+def print_list(out: Console, advice: Sequence[Advice]) -> None:
     """Prints each piece of advice: its saving and title, then its call site and requirements.
     Several call sites are shown with their own shares."""
-    first = next((fix for fix in advice if not fix.once), None)
     for number, each in enumerate(advice, 1):
         saved = "" if each.share is None else percent(each.share)
         line = Text(f"{number:>2}  {saved:>6}  {duration(each.saves_ns):>7}  ")
         line.append(each.title, "bold")
-        if each is first and misses(each, bottleneck):
-            line.append(f" (not against the bottleneck, {bottleneck})", "dim")
         out.print(line, no_wrap=True, overflow="ellipsis")
         room = out.width - _INDENT
         lines = [fitted(each.where, room)] if each.where and len(each.places) < 2 else []

@@ -25,7 +25,6 @@ from tracekit.reporters.parts import (
     next_of,
     short_bound,
     short_words,
-    without_profiler,
 )
 from tracekit.reporters.terminal import (
     WIDTH,
@@ -39,6 +38,7 @@ from tracekit.reporters.terminal import (
 )
 from tracekit.text import counted, duration, percent, printable, share, size
 from tracekit.thresholds import TABLE
+from tracekit.verdict import screen
 from tracekit.verdict.model import RUN_QUERIES, Analysis
 from tracekit.verdict.recorder import bound_of_verdict
 from tracekit.verdict.windows import is_hardly_longer
@@ -64,7 +64,7 @@ def render(analysis: Analysis) -> None:
     lists = lists_of(analysis.advice, recurring)
     for heading, listed in lists:
         section(out, heading)
-        print_list(out, listed[:_ADVISED], analysis.verdict.bottleneck)
+        print_list(out, listed[:_ADVISED])
     if not lists and next_of(analysis):
         section(out, "What to try next", next_of(analysis))
 
@@ -81,7 +81,15 @@ def _headline(out: Console, analysis: Analysis) -> None:
     out.print(line)
     rank = "" if trace.rank is None else f", rank {trace.rank} of {trace.world_size or '?'}"
     about = f"{trace.path}: {devices_of(analysis)}{rank}, {counted(trace.events, 'event')}"
+    for note in verdict.notes:
+        out.print(Text(printable(note)))
     out.print(Text(printable(about), "dim"))
+    rows: list[Sequence[Cell]] = [
+        (Text("" if place else label, "dim"), printable(sentence))
+        for label, sentences in [*screen.head(analysis), *screen.sides(analysis)]
+        for place, sentence in enumerate(sentences)
+    ]
+    out.print(table(["", ""], rows))
 
 
 def _time(out: Console, analysis: Analysis) -> None:
@@ -90,7 +98,7 @@ def _time(out: Console, analysis: Analysis) -> None:
     if not parts:
         return
     window, span = analysis.judged.window, analysis.judged.window.span_ns
-    whole = f"{window.name}: {duration(span)} = 100 %{without_profiler(analysis)}"
+    whole = f"{window.name}: {duration(span)} = 100 %{screen.without_profiler(analysis)}"
     section(out, f"Where the time went ({whole})")
     rows = []
     for part in parts:
@@ -184,13 +192,16 @@ def _kernels(out: Console, analysis: Analysis) -> None:
         return
     section(out, "Top kernels (share of summed kernel time)")
     places = [_place_in_graph(row) for row in analysis.top_kernels[:5]]
-    last = ["of (known from)"] if any(places) else []
+    # Both would leave no room for names.
+    last, told = "of (known from)", places
+    if not any(places):
+        last, told = ">achieved, of limit", [screen.achieved(row) for row in analysis.top_kernels]
     rows: list[Sequence[str | Name]] = [
         (percent(row["share_of_kernel_time"]), duration(row["total_ns"]), f"{row['count']:,}",
-         duration(row["mean_ns"]), Name(row["name"]), *[place] * len(last))
-        for row, place in zip(analysis.top_kernels, places, strict=False)
+         duration(row["mean_ns"]), Name(row["name"]), *[each] * any(told))
+        for row, each in zip(analysis.top_kernels[:5], told, strict=False)
     ]  # fmt: skip
-    out.print(table([">share", ">total", ">count", ">mean", "kernel", *last], rows))
+    out.print(table([">share", ">total", ">count", ">mean", "kernel", *[last] * any(told)], rows))
 
 
 def _place_in_graph(row: Mapping[str, Any]) -> str:

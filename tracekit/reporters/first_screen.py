@@ -1,39 +1,48 @@
-"""The verdict on one screen: at most 24 lines of 80 columns. `analyze --full` prints the rest."""
+"""The verdict on one screen: at most 32 lines of 80 columns. `analyze --full` prints the rest.
+
+The words are those of tracekit/verdict/screen.py and of the verdict.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import PurePath
 from textwrap import shorten, wrap
 
 from rich.text import Text
 
-from tracekit.advice.model import Advice, misses, remedy_of
+from tracekit.advice.model import TOGETHER, Advice, misses, remedy_of
 from tracekit.evidence.model import forbids_verdicts
-from tracekit.evidence.units import ITERATION, counted_units
 from tracekit.reporters import colors
 from tracekit.reporters.parts import (
     ONCE,
+    THROUGHPUT,
     best_of,
     bound_text,
     devices_of,
     lists_of,
     next_of,
     shares_of,
-    without_once,
-    without_profiler,
 )
 from tracekit.reporters.terminal import AUTOGRAD, console, fitted
 from tracekit.text import counted, duration, lowered, percent, printable, share
+from tracekit.verdict import screen
 from tracekit.verdict.model import Analysis, Happened
 from tracekit.verdict.regime import UNKNOWN
-from tracekit.verdict.units import main_units, other_units
 
-LINES, WIDTH = 24, 80
-# Rows of the window's parts, and of a bar's full length.
-_PARTS, _BAR = 5, 24
-# Columns of a part's name, of a change, of its place, of its share, and of a one-off event.
-_NAME, _TITLE, _PLACE, _SHARE, _EVENT = 30, 48, 76, 21, 61
+LINES, WIDTH = 32, 80
+# From this width on, kernels stand beside the parts of the window, from a column on; what is wider
+# than the widest stays empty.
+_WIDE, _COLUMN, _WIDEST = 110, 64, 140
+# Rows of the window's parts, and of a bar's full length, alone and beside kernels.
+_PARTS, _BAR, _SHORT_BAR = 5, 24, 12
+# Columns of a part's name, of a change, of its place, of its share and effort, of a one-off event,
+# of a kernel's figures, and of what it achieves.
+_NAME, _TITLE, _PLACE, _SHARE, _EFFORT, _EVENT = 30, 45, 76, 16, 7, 61
+_KERNEL, _ACHIEVED = 30, 20
+# Columns before a line's words, and the most lines of what is said beside the sentence.
+_LABEL, _NOTES, _DOUBTS = 7, 4, 3
 # The most recurring changes, those that come before details, changes against one-offs, and one-off
 # events; the lines that one event takes, and those that are left for events below changes.
 _CHANGES, _FIRST, _ONCE, _EVENTS, _FEWEST, _RESERVED = 5, 3, 2, 4, 3, 5
@@ -44,12 +53,17 @@ _MORE_OF_MEMORY = "More: report, query, diff; see tracekit --help"
 
 def render(analysis: Analysis) -> None:
     """Prints one analysis."""
-    out = console()
-    head, parts, end = _head(analysis), _parts(analysis), _doubts(analysis)
+    out = console(is_wide=True)
+    head, end = _head(analysis), _doubts(analysis)
+    beside = min(out.width, _WIDEST) - _COLUMN if out.width >= _WIDE else 0
+    parts = _parts(analysis, _SHORT_BAR if beside else _BAR)
+    parts = _beside(parts, _kernels(analysis, beside or WIDTH), bool(beside))
+    parts += _facts(screen.sides(analysis))
     free = LINES - len(head) - len(parts) - len(end) - 1
     is_snapshot = any(finding.code == "memory_snapshot" for finding in analysis.trace.health)
     hint = Text(_MORE_OF_MEMORY if is_snapshot else _MORE, "dim")
-    for line in [*head, *parts, *_advice(analysis, free), *end, hint]:
+    changes = _advice(analysis, free)
+    for line in [*head, *parts, *changes, *end, hint]:
         # On a narrower terminal, only bars are cut off.
         fits = out.width >= WIDTH or line.plain.endswith("█")
         out.print(line, no_wrap=fits, overflow="ellipsis")
@@ -60,61 +74,75 @@ def _head(analysis: Analysis) -> list[Text]:
     regime = bound_text(verdict)
     if verdict.bottleneck:
         regime.append(f"; confidence {verdict.confidence}", "default")
-    said = wrap(printable(verdict.headline), WIDTH, break_on_hyphens=False)
-    headline = [Text(each, "bold") for each in said]
-    about = [_traced(analysis), printable(other_units(analysis))]
-    traced = [line for each in about for line in wrap(each, WIDTH, break_on_hyphens=False)]
-    return [*headline, regime, *(Text(each, "dim") for each in traced)]
+    said = [Text(each, "bold") for each in _wrapped(verdict.headline)]
+    notes = [line for note in verdict.notes for line in _wrapped(note)][:_NOTES]
+    about = [Text(each, "dim") for each in _wrapped(_traced(analysis))]
+    return [
+        *said,
+        regime,
+        *map(Text, notes),
+        *about,
+        *_facts(screen.head(analysis)),
+    ]
 
 
-def _marked(analysis: Analysis) -> str:
-    """How long the judged step is marked, if the mark and the step differ much in length."""
-    marked_ns, span_ns = analysis.marked_ns, analysis.judged.window.span_ns
-    if marked_ns is None or abs(marked_ns - span_ns) < analysis.thresholds.small_gain * span_ns:
-        return ""
-    return f" between completions on the device (marked: {duration(marked_ns)})"
+def _wrapped(sentence: str, width: int = WIDTH) -> list[str]:
+    return wrap(printable(sentence), width, break_on_hyphens=False)
+
+
+def _facts(facts: screen.Facts) -> list[Text]:
+    """Sentences below each other, beside their label."""
+    lines = []
+    for label, sentences in facts:
+        for each in (line for text in sentences for line in _wrapped(text, WIDTH - _LABEL)):
+            lines.append(Text(f"{label:<{_LABEL}}", "dim").append(each, "default"))
+            label = ""
+    return lines
+
+
+def _kernels(analysis: Analysis, width: int) -> list[Text]:
+    """The kernels with the most time, with their share of the time of all."""
+    rows = screen.kernels(analysis)
+    if not rows or analysis.gpu is None or forbids_verdicts(analysis.trace.health):
+        return []
+    calls = width >= WIDTH
+    room = width - _KERNEL - 8 * calls
+    of_limit = "achieved, of limit" if any(row.achieved for row in rows) else ""
+    heading = f"{'Top kernels':<{room}} {'calls ' * calls:>{8 * calls}}{'time':>7}"
+    lines = [Text(f"{heading} {of_limit:>{_ACHIEVED}}".rstrip(), "bold")]
+    for row in rows:
+        count = f"{row.count:>7,} " if calls else ""
+        figures = f"{count}{percent(row.share):>7} {row.achieved:>{_ACHIEVED}}"
+        lines.append(Text(f"{fitted(row.name, room):<{room}} {figures}".rstrip()))
+    return lines
+
+
+def _beside(left: list[Text], right: list[Text], is_wide: bool) -> list[Text]:
+    """Two blocks of lines, beside each other or below each other."""
+    if not left or not right or not is_wide:
+        return [*left, *right]
+    lines = []
+    for one, other in zip_longest(left, [Text(), *right], fillvalue=Text()):
+        line = one.copy()
+        line.append(" " * (_COLUMN - line.cell_len))
+        lines.append(line.append_text(other))
+    return lines
 
 
 def _traced(analysis: Analysis) -> str:
-    """The file, what plugins did to it, its devices, the judged window, and the number of events
-    if there is room."""
-    trace, window = analysis.trace, analysis.judged.window
-    length = duration(window.span_ns)
-    judged = [f"{printable(window.name)} {length}"] if window.span_ns else []
-    units = main_units(analysis)
-    if units is not None and units.kind == ITERATION:
-        judged = [f"{printable(window.name)}, {length} in all"]
-    elif window.kind == "step":
-        kind, count = (units.kind, units.count) if units else ("step", len(analysis.steps))
-        steps = counted_units(kind, count)
-        judged = [f"{steps} of {length}" if count == 1 else f"{steps}, {_step(analysis)} {length}"]
-    judged = [
-        each + _marked(analysis) + without_profiler(analysis) + without_once(analysis)
-        for each in judged
-    ]
+    """The file, what plugins did to it, its devices, its rank, and its number of events."""
+    trace = analysis.trace
     rank = [] if trace.rank is None else [f"rank {trace.rank} of {trace.world_size or '?'}"]
     plugged = [
         printable(finding.message) for finding in trace.health if finding.code.startswith("plugin_")
     ]
     file = ", ".join([PurePath(printable(trace.path)).name, *plugged])
-    devices = printable(devices_of(analysis))
     events = counted(trace.events, "event")
-    whole = f"{file}: {', '.join([devices, *rank, events, *judged])}"
-    return whole if len(whole) <= WIDTH else f"{file}: {', '.join([devices, *rank, *judged])}"
+    whole = f"{file}: {', '.join([printable(devices_of(analysis)), *rank, events])}"
+    return whole if len(whole) <= WIDTH else whole.removesuffix(f", {events}")
 
 
-def _step(analysis: Analysis) -> str:
-    """Which step is judged: the one of median length, unless steps with one-offs are left out."""
-    judged_ns = analysis.judged.window.span_ns
-    group = analysis.judged.group
-    spans = sorted(step.window.span_ns for step in analysis.steps if step.group == group)
-    if len(spans) == 2:
-        return "the longer" if judged_ns == spans[1] else "the shorter"
-    middle = spans[(len(spans) - 1) // 2 : len(spans) // 2 + 1]
-    return "the median" if judged_ns in middle else "a usual one"
-
-
-def _parts(analysis: Analysis) -> list[Text]:
+def _parts(analysis: Analysis, bar: int) -> list[Text]:
     """The longest parts of the window; they and the rest add up to it."""
     window = analysis.judged.window
     parts = analysis.parts
@@ -134,7 +162,7 @@ def _parts(analysis: Analysis) -> list[Text]:
     for name, kind, ns in rows:
         of = share(ns, window.span_ns)
         line = Text(f"{name:<{_NAME}} {duration(ns):>8} {of:>7}  ")
-        line.append("█" * round(_BAR * ns / window.span_ns), colors.of(kind))
+        line.append("█" * round(bar * ns / window.span_ns), colors.of(kind))
         lines.append(line)
     return lines
 
@@ -224,7 +252,10 @@ def _changes(
             shown = _listed(_ONE_OFFS, None, once[:most], analysis, left)
         else:
             named = heading.partition(" (")[0]
-            shown = _listed(named, shares_of(analysis), advice[:_CHANGES], analysis, left)
+            of, listed = _denominator(analysis), advice[:_CHANGES]
+            total = _together(analysis, advice) if heading != THROUGHPUT else []
+            shown = _listed(named, of, listed, analysis, left - len(total))
+            shown = [*shown, *total] if shown else _listed(named, of, listed, analysis, left)
         # The next list is worth less: it does not stand in for one without room.
         if not shown:
             break
@@ -244,19 +275,14 @@ def _listed(
     heading: str, of: str | None, advice: Sequence[Advice], analysis: Analysis, free: int
 ) -> list[Text]:
     """The changes that fit, with what their shares are of; None: no denominator."""
-    bottleneck = analysis.verdict.bottleneck
-    lines = [
-        Text(),
-        Text(f"{heading:<{_TITLE}} {'saves':>9} {of or '':>{_SHARE}}".rstrip(), "bold"),
-    ]
+    columns = f"{'saves':>9} {of or '':>{_SHARE}} {'effort':>{_EFFORT}}"
+    lines = [Text(), Text(f"{heading:<{_TITLE}} {columns}", "bold")]
     changes: list[tuple[list[Text], list[Text]]] = []
     for number, each in enumerate(advice, 1):
         title, *more = _titled(number, each)
         part = "" if each.share is None else percent(each.share)
-        change = [Text(f"{title:<{_TITLE}} {duration(each.saves_ns):>9} {part:>{_SHARE}}".rstrip())]
-        change += [Text(line) for line in more]
-        if number == 1 and misses(each, bottleneck):
-            change.append(Text(f"    not against the bottleneck, {bottleneck}", "dim"))
+        figures = f"{duration(each.saves_ns):>9} {part:>{_SHARE}} {each.effort:>{_EFFORT}}"
+        change = [Text(f"{title:<{_TITLE}} {figures}"), *(Text(line) for line in more)]
         place = [Text(f"    {line}", "dim") for line in _place(each)]
         # One of several places says nothing without its name.
         named = int(remedy_of(each).is_by_place)
@@ -275,6 +301,30 @@ def _listed(
         later = sum(len(each) for each, _ in changes[number:much])
         lines += place[: free - len(lines) - later]
     return lines if len(lines) > 2 else []
+
+
+def _denominator(analysis: Analysis) -> str:
+    """What shares of changes are of, in as few words as fit."""
+    of = shares_of(analysis).removesuffix(" unprofiled")
+    return of.replace("the step's ", "").replace("of the other", "of other")
+
+
+def _together(analysis: Analysis, advice: Sequence[Advice]) -> list[Text]:
+    """What the first changes save together, in the columns of the list."""
+    ns, of_ns = analysis.together_ns, analysis.priced_ns
+    count = min(len(advice), TOGETHER)
+    if not ns or not of_ns or count < 2 or not advice[0].share:
+        return []
+    most_ns = max(each.saves_ns for each in advice[:count])
+    if ns < most_ns + analysis.thresholds.named_gain * of_ns:
+        # The others add nothing.
+        return []
+    named = (
+        "both" if count == 2 else f"the first {count}" if len(advice) > count else f"all {count}"
+    )
+    return [
+        Text(f"{f'  {named} together':<{_TITLE}} {duration(ns):>9} {share(ns, of_ns):>{_SHARE}}")
+    ]
 
 
 def _titled(number: int, advice: Advice) -> list[str]:
@@ -302,9 +352,13 @@ def _place(advice: Advice) -> list[str]:
 
 
 def _doubts(analysis: Analysis) -> list[Text]:
-    doubts = [each.sentence for each in analysis.verdict.lowered_by if not each.stated]
+    doubts, more = screen.doubts(analysis)
     if not doubts:
         return [Text()]
-    others = f" ({len(doubts) - 1} more)" if len(doubts) > 1 else ""
-    wrapped = wrap(f"Doubtful: {printable(doubts[0])}{others}", WIDTH)
-    return [Text(), *(Text(each) for each in wrapped)]
+    others = f" ({more} more)" if more else ""
+    lines = [line for each in doubts for line in _wrapped(f"Doubtful: {each}")]
+    if len(lines) > _DOUBTS:
+        others = f" ({more + len(doubts) - 1} more)" if len(doubts) + more > 1 else ""
+        lines = _wrapped(f"Doubtful: {doubts[0]}{others}")
+        return [Text(), *map(Text, lines)]
+    return [Text(), *map(Text, lines[:-1]), *map(Text, _wrapped(f"{lines[-1]}{others}"))]

@@ -13,7 +13,7 @@ from tracekit.evidence.model import Period
 from tracekit.reporters import colors
 from tracekit.text import duration
 from tracekit.verdict.model import Analysis, Verdict
-from tracekit.verdict.regime import is_hardly_once, is_partly_once, split_bound
+from tracekit.verdict.regime import is_partly_once, split_bound
 
 ONCE = "What happened once (its whole time)"
 # Parts of the window that gains leave out.
@@ -53,33 +53,6 @@ def devices_of(analysis: Analysis) -> str:
     if any(finding.code == "unread_device" for finding in analysis.trace.health):
         return "a device that is not read"
     return "CPU only" if analysis.host else "no device"
-
-
-def without_profiler(analysis: Analysis) -> str:
-    """For the end of a phrase: how long the judged window would take without the profiler, if that
-    is known, and less; else empty."""
-    gains, window = analysis.judged.gains, analysis.judged.window
-    measured = (analysis.trace.capture or {}).get("unprofiled_step_ns")
-    cost_ns = (gains.recorder_ns if gains else None) or 0
-    # The step's length was measured; other windows' lengths follow from it.
-    is_measured = window.kind == "step" and isinstance(measured, int)
-    if is_measured:
-        cost_ns = window.span_ns - int(measured or 0)
-    length = duration(window.span_ns - cost_ns)
-    if cost_ns <= 0 or length == duration(window.span_ns):
-        return ""
-    # An estimate of the recorder's cost is a lower bound.
-    roughly = "about " if isinstance(measured, int) else "at most "
-    return f", {'' if is_measured else roughly}{length} without the profiler"
-
-
-def without_once(analysis: Analysis) -> str:
-    """For the end of a phrase: how long the judged window would take without a few one-offs, if
-    shares are of that length; else empty."""
-    judged, gains = analysis.judged, analysis.judged.gains
-    if gains is None or not is_hardly_once(judged, analysis.thresholds):
-        return ""
-    return f", {duration(gains.window_ns)} without one-offs"
 
 
 def lists_of(advice: Sequence[Advice], recurring: str) -> list[tuple[str, list[Advice]]]:

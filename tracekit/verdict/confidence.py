@@ -54,7 +54,7 @@ def with_doubts(case: Case) -> Verdict:
     doubts = [*sure, *lowering] if is_few else [*lowering, *sure]
     return replace(
         verdict,
-        headline=f"{first.sentence} {verdict.headline}" if first else verdict.headline,
+        notes=[*([first.sentence] if first else []), *verdict.notes],
         confidence=level,
         why=[*_sentences(recorded), *reasons, *_sentences(sure)][:_MOST],
         try_next=[*_advice(recorded), *verdict.try_next],
@@ -111,6 +111,7 @@ def _without_regime(case: Case, blocking: Sequence[_Found]) -> Verdict:
         margin=None,
         try_next=_advice(blocking),
         doubts=sentences,
+        notes=[],
         lowered_by=[
             FoundDoubt(each.doubt.code, each.sentence, each is blocking[0]) for each in blocking
         ],

@@ -69,8 +69,8 @@ def _overlaps_streams(case: Case) -> str | None:
     if not bound.is_capped or is_beyond:
         return None
     return (
-        f"The device is idle for only {percent(bound.host)} of the window: the host gains more "
-        "only if streams run side by side without slowing each other."
+        f"The device idles for only {percent(bound.host)}: the host gains more only if streams do "
+        "not slow each other."
     )
 
 
@@ -82,10 +82,7 @@ def _differs_by_time(case: Case) -> str | None:
     is_nil = gains_nothing(side, gains.host, gains.device, case.thresholds)
     if REGIMES[side] == case.verdict.regime or is_nil:
         return None
-    return (
-        "By time alone (device busy time against time waiting for the host), the run would be "
-        f"{REGIMES[side]}."
-    )
+    return f"By the device's busy and waiting time alone, the run would be {REGIMES[side]}."
 
 
 def _waits_unexplained(case: Case) -> str | None:
@@ -93,8 +90,7 @@ def _waits_unexplained(case: Case) -> str | None:
     if gains is None or gains.unknown < case.thresholds.doubtful_share:
         return None
     return (
-        "Without waits that the trace does not explain, the window would be "
-        f"{percent(gains.unknown)} shorter."
+        f"{percent(gains.unknown)} of the window depends on waits that the trace does not explain."
     )
 
 
@@ -109,8 +105,8 @@ def _may_wait_for_ranks(case: Case) -> str | None:
     if gpu is None or gpu.exposed_comm_ns < case.thresholds.rank_share * span or not span:
         return None
     return (
-        f"{share(gpu.exposed_comm_ns, span)} is exposed communication, which may be waiting "
-        "for other ranks or for a slow link: only their traces tell."
+        f"Exposed communication ({share(gpu.exposed_comm_ns, span)}) may be a wait: only other "
+        "ranks' traces tell."
     )
 
 
@@ -138,7 +134,7 @@ def _stands_alone(case: Case) -> str | None:
     that captures graphs again."""
     evidence, period, units = case.evidence, case.period, case.evidence.units
     if is_single_pass(units):
-        return "A single pass was recorded: no second one shows how much of it is usual."
+        return "A single pass was recorded: nothing shows how usual it is."
     is_step = period.window.kind == "step"
     advised = find_remedy(evidence.advised_remedy or "")
     if not is_step and advised and advised.may_end:
@@ -148,7 +144,7 @@ def _stands_alone(case: Case) -> str | None:
         return None
     passes = max(each.passes for each in units)
     held = f", with {passes} passes" if passes > 1 else ""
-    return f"One step is marked{held}: no second one shows how much of it is usual."
+    return f"One step is marked{held}: nothing shows how usual it is."
 
 
 def _has_two_states(case: Case) -> str | None:
@@ -196,8 +192,8 @@ def _is_mostly_once(case: Case) -> str | None:
     if gains is None or once_ns <= gains.window_ns:
         return None
     has_steps = recorded_units(case.evidence.units) >= case.thresholds.fewest_alike
-    start = "" if has_steps else ": this is more a start than a steady run"
-    return f"One-off events take longer than what is left to judge{start}."
+    start = "" if has_steps else ": more a start than a steady run"
+    return f"What happened once takes longer than the rest{start}."
 
 
 def _windows_differ(case: Case) -> str | None:
@@ -240,13 +236,13 @@ def _has_other_clock(case: Case) -> str | None:
     shift_ns = case.evidence.clock_shift_ns
     if shift_ns < -case.thresholds.wait_ns:
         return (
-            f"For the replay, {duration(-shift_ns)} were taken from the device's times: calls "
-            "returned before the ops that they wait for ended."
+            f"The device's clock was set back by {duration(-shift_ns)}: calls returned before the "
+            "ops that they wait for."
         )
     if shift_ns > 0:
         return (
-            f"For the replay, {duration(shift_ns)} were added to the device's times: the smallest "
-            "shift with which no op starts before its launch."
+            f"The device's clock was set forward by {duration(shift_ns)}, so that no op starts "
+            "before its launch."
         )
     return None
 
@@ -263,10 +259,7 @@ def _limit_is_open(case: Case) -> str | None:
         return None
     how = "" if case.evidence.shaped else " ({no_shapes})"
     part = f"only {share(known_ns, host.compute_ns)}" if known_ns else "none"
-    return (
-        f"Recorded shapes tell math from memory for {part} of the compute operators' time: the "
-        f"limit could be the other{how}."
-    )
+    return f"Shapes tell math from memory for {part} of the operators' time{how}."
 
 
 def _may_hide_work(case: Case) -> str | None:
@@ -274,10 +267,7 @@ def _may_hide_work(case: Case) -> str | None:
     bottleneck, host = case.verdict.bottleneck, case.period.host
     if bottleneck != "communication" or host is None or not waits_for_workers(host):
         return None
-    return (
-        f"Nothing else was recorded in the {duration(host.remote_ns)} of calls of other workers: "
-        "such a call need not block its thread, and other work may hide beside it."
-    )
+    return f"Other work may hide beside the {duration(host.remote_ns)} of calls to other workers."
 
 
 # -- findings about the trace's health
@@ -352,8 +342,8 @@ DOUBTS: tuple[Doubt, ...] = (
     _noted("other_clocks", "Device and host clocks differ.", "starts_before_launch"),
     _noted("too_long_gpu_ops", "Some GPU ops were recorded as longer than their stream allows."),
     Doubt("unlinked_gpu_ops", _unlinked, caps=_mostly_unlinked),
-    Doubt("other_windows", _windows_differ, caps="low", stated=True),
-    Doubt("other_steps", _steps_differ, caps="low", stated=True),
+    Doubt("other_windows", _windows_differ, caps="low"),
+    Doubt("other_steps", _steps_differ, caps="low"),
     Doubt("taking_turns", _takes_turns, caps="low", stated=True),
     Doubt("small_margin", _is_not_plain, stated=True),
     Doubt("stands_alone", _stands_alone, if_sure=True),

@@ -23,6 +23,7 @@ from tracekit.verdict.confidence import with_doubts
 from tracekit.verdict.judge_host import judge_host, times_of, unknown
 from tracekit.verdict.model import Saving, Verdict
 from tracekit.verdict.next_steps import is_captured, next_step
+from tracekit.verdict.notes import hole_sentences, notes_of, recorded_meanwhile
 from tracekit.verdict.once import named_rest, named_window, steady_reason
 from tracekit.verdict.recorder import without_recorder
 from tracekit.verdict.regime import (
@@ -35,7 +36,7 @@ from tracekit.verdict.regime import (
     side_by_time,
     steady_busy_ns,
 )
-from tracekit.verdict.sentences import headline, hole_sentences, kinds_of, recorded_meanwhile
+from tracekit.verdict.sentences import headline, kinds_of, turns_of
 from tracekit.verdict.windows import are_few, outside, step_sentences, window_sentences
 
 _NOTHING = ("The trace has neither GPU ops nor operators", ": there is nothing to judge")
@@ -112,15 +113,17 @@ def _with_next(case: Case) -> Verdict:
 
 
 def _with_headline(case: Case) -> Verdict:
-    return replace(case.verdict, headline=f"{headline(case).rstrip('.')}.")
+    """Also with what must be known beside it."""
+    said = f"{headline(case).rstrip('.')}."
+    return replace(case.verdict, headline=said, notes=notes_of(case))
 
 
 def _in_its_words(case: Case) -> Verdict:
     """With the device's word for a GPU, and the recorder's switches."""
     verdict, word = case.verdict, case.evidence.device_word
-    why, doubts, try_next = (
+    why, doubts, try_next, notes = (
         [in_words_of(word, _switched(case, text)) for text in texts]
-        for texts in (verdict.why, verdict.doubts, verdict.try_next)
+        for texts in (verdict.why, verdict.doubts, verdict.try_next, verdict.notes)
     )
     lowered_by = [
         replace(each, sentence=in_words_of(word, _switched(case, each.sentence)))
@@ -128,8 +131,9 @@ def _in_its_words(case: Case) -> Verdict:
     ]
     said = in_words_of(word, verdict.headline)
     return replace(
-        verdict, headline=said, why=why, doubts=doubts, try_next=try_next, lowered_by=lowered_by
-    )
+        verdict, headline=said, why=why, doubts=doubts, try_next=try_next, lowered_by=lowered_by,
+        notes=notes,
+    )  # fmt: skip
 
 
 def _switched(case: Case, text: str) -> str:
@@ -201,10 +205,11 @@ def _judge_device(basis: Basis) -> Verdict:
         why += hole_sentences(evidence, thresholds)
         activities = recorded_meanwhile(evidence) if ns == idle.causes.get("untraced") else ""
         if activities:
-            what = f"waits without a call of the launching thread, in {activities}"
+            what = "waits in which the launching thread has no call"
+            why.append(f"These waits are in {activities}.")
         reason = (
-            f"{share(ns, span)} of the window goes to {what}, which the trace does not explain",
-            ": it could turn the verdict either way",
+            f"{share(ns, span)} of the window is {what}",
+            ", which the trace does not explain: it could turn the verdict either way",
         )
         has_operators = bool(gains.work_ns.get("dispatch"))
         asks = ["record_launches" if has_operators else "record_calls"]
@@ -220,6 +225,11 @@ def _judge_device(basis: Basis) -> Verdict:
     agrees = REGIMES[side_by_time(gpu, idle, gains)] == regime
     # The main reason comes first: the gains, if a busy device is not the bottleneck.
     why = [*why, *gained] if agrees else [gained[0], *why, *gained[1:]]
+    if bottleneck == UNKNOWN_LIMIT and evidence.dominant:
+        why.append(f"{evidence.dominant[:1].upper()}{evidence.dominant[1:]}.")
+    if bound.takes_turns:
+        most = share(min(turns_of(period)), gains.window_ns)
+        why.append(f"Overlapping host and GPU alone would save at most {most}.")
     why += _limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
     why += hole_sentences(evidence, thresholds)

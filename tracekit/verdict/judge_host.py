@@ -97,7 +97,7 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
     if host.communication_ns > host.remote_ns and explained_ns == host.communication_ns:
         reason = (
             f"Only collectives were recorded on the busiest thread "
-            f"({share(host.communication_ns, span)}), and no thread that waits for them",
+            f"({share(host.communication_ns, span)})",
             ": the trace does not show that they hold anyone up",
         )
         return unknown(window, why, reason, fractions, [])

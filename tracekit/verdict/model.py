@@ -12,8 +12,10 @@ from msgspec import Struct, field
 
 from tracekit.advice.model import Advice
 from tracekit.evidence.model import (
+    Blocked,
     Clocks,
     Collectives,
+    Communication,
     Gpu,
     HostThread,
     Idle,
@@ -61,7 +63,7 @@ class FoundDoubt(Struct, frozen=True):
     sentence: str
     """The doubt as a sentence."""
     stated: bool
-    """Whether the first sentence or the margin already says it."""
+    """Whether the first sentence, a note or the margin already says it."""
 
 
 class Verdict(Struct, frozen=True):
@@ -77,7 +79,7 @@ class Verdict(Struct, frozen=True):
     """
 
     headline: str
-    """A sentence on what holds the run up."""
+    """A sentence on what holds the run up, with the number that decided."""
     regime: str
     """The window's bound."""
     bottleneck: str | None
@@ -101,6 +103,8 @@ class Verdict(Struct, frozen=True):
     lowered_by: list[FoundDoubt] = field(default_factory=list)
     """All doubts that lower the confidence, including those shown by the first sentence or the
     margin."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader must know beside the first sentence: a sentence each."""
 
 
 class WindowPart(Struct, frozen=True):
@@ -188,6 +192,15 @@ class Analysis(Shown, frozen=True):
     several processes."""
     happened: Happened | None = None
     """Events that happened once; null: they take little of the trace."""
+    settings: list[dict[str, Any]] = field(default_factory=list)
+    """What already runs: rows of the question `settings`."""
+    together_ns: int | None = None
+    """What the first five changes to recurring work save together; null: fewer than two."""
+    communication: Communication | None = None
+    """Null: hardly any in the judged window."""
+    blocked: Blocked | None = None
+    """Where the host waits for the device in the judged window; null: hardly at all, or the trace
+    does not tell."""
     thresholds: Thresholds = field(default_factory=Thresholds)
     """The thresholds set for this analysis, by name; all others are defaults."""
 

@@ -9,40 +9,47 @@ from msgspec.structs import replace
 
 from tracekit.causes import UNRECORDED, words
 from tracekit.evidence.model import CallSite, Evidence, OneOffEvent, Period, Window, of_row
+from tracekit.evidence.units import is_single_pass
 from tracekit.replay.model import Causal
-from tracekit.text import duration, share
+from tracekit.text import duration, of_whole, share, shortened
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.case import Basis
 from tracekit.verdict.model import Analysis, Happened, OneOffGroup
 from tracekit.verdict.regime import OVERHEAD, steady_busy_ns
 
-_NAMED = 3
+# The one-offs that a reason names, and the most letters of a name in the first sentence.
+_NAMED, _NAME = 3, 40
+# The least share of one-offs' time before the middle of a window that makes them a start-up.
+_EARLY = 0.9
 # The name of a thread's stretch outside slices.
 _UNRECORDED = "unrecorded host time"
 
 
 def mostly_once(evidence: Evidence) -> str:
-    """The start of the sentence if most of the window happened once; the rest is judged."""
+    """The first sentence if most of the window happened once; empty: it did not."""
     gains, window = evidence.period.gains, evidence.period.window
-    if gains is None or 2 * gains.one_offs_ns <= window.span_ns:
+    held_ns = sum(each.time_ns or 0 for each in evidence.health if each.code == "queued_before")
+    # What ran before the recording is no start-up, but work of others.
+    if gains is None or 2 * (gains.one_offs_ns - held_ns) <= window.span_ns:
         return ""
     inside = ((excess_in(window, events), events) for events in _by_name(evidence).values())
     ns, events = max(inside, default=(0, []), key=lambda each: each[0])
-    name = f"{_times(events)}{one_off_name(events[0])}" if events else ""
-    in_all = " in all" if len(events) > 1 else ""
-    led = f", led by {name} of {duration(ns)}{in_all}" if ns else ""
-    return (
-        f"{share(gains.one_offs_ns, window.span_ns)} of {named_window(window)} happened once{led}. "
-        f"In the other {duration(gains.recorded_ns)}, "
-    )
+    name = f"{_times(events)}{shortened(one_off_name(events[0]), _NAME)}" if events else ""
+    led = f", mostly {name} ({duration(ns)})" if 2 * ns > gains.one_offs_ns else ""
+    if ns and not led:
+        led = f", {duration(ns)} of it {name}"
+    of_window = of_whole(gains.one_offs_ns, window.span_ns)
+    if is_cold(evidence):
+        return f"This recording is cold: {of_window} happened once{led}"
+    middle_ns = (window.start_ns + window.end_ns) // 2
+    early_ns = sum(e.excess_ns for e in evidence.one_offs if e.start_ns < middle_ns)
+    at_start = is_single_pass(evidence.units) or early_ns >= _EARLY * _excess_ns(evidence.one_offs)
+    return f"Start-up took {of_window}{led}" if at_start else f"{of_window} happened once{led}"
 
 
-def cold_recording(evidence: Evidence) -> str:
-    """A sentence if first-call work takes a large part of every unit of work."""
-    units = evidence.units
-    if not units or any(group.cold < group.count for group in units):
-        return ""
-    return f"This recording is cold: record a warm {units[0].kind}. "
+def is_cold(evidence: Evidence) -> bool:
+    """Whether first-call work takes a large part of every unit of work."""
+    return bool(evidence.units) and all(each.cold >= each.count for each in evidence.units)
 
 
 def longest_once(
@@ -131,13 +138,7 @@ def waits_for_rank(basis: Basis) -> str:
     named = words("collective")
     kind = named.get(wait.type, "collective")
     what = f"one {kind}" if wait.count == 1 else f"{wait.count} {kind}s"
-    longest = named.get(wait.longest_type, "collective")
-    led = f", {duration(wait.longest_ns)} of it in one {longest}"
-    is_led = wait.count > 1 and 2 * wait.longest_ns > wait.wait_ns
-    return (
-        f"This rank waits {duration(wait.wait_ns)} of {duration(span_ns)} in {what}"
-        f"{led if is_led else ''}, probably for a later rank"
-    )
+    return f"This rank waits {of_whole(wait.wait_ns, span_ns)} in {what}, probably for a later rank"
 
 
 def without_rank_wait(evidence: Evidence) -> Evidence:
@@ -179,22 +180,6 @@ def happened(analysis: Analysis) -> Happened | None:
         return None
     whole_ns = next(w.window.span_ns for w in analysis.windows if w.window.kind == "trace")
     return Happened(taken, round(taken * whole_ns), whole_ns, once_rows(analysis))
-
-
-def also_once(basis: Basis) -> str:
-    """A sentence on one-offs outside the judged window, if they take much of the trace."""
-    evidence = basis.evidence
-    whole = next((window for window in evidence.windows if window.window.kind == "trace"), None)
-    rows = once_rows(evidence) if whole and evidence.one_offs else []
-    if whole is None or whole.gains is None or not rows:
-        return ""
-    first, span_ns = rows[0], whole.window.span_ns
-    # Time that the device worked through does not count.
-    ns = min(first.adds_ns, whole.gains.one_offs_ns)
-    if ns < basis.thresholds.headline_share * span_ns:
-        return ""
-    what = f"{first.name} ({first.inside})" if first.inside else first.name
-    return f"{duration(ns)} of the trace's {duration(span_ns)} happened once: {what}"
 
 
 def once_rows(analysis: Analysis | Evidence) -> list[OneOffGroup]:

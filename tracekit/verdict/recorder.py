@@ -18,9 +18,9 @@ from tracekit.replay.model import Causal
 from tracekit.text import duration
 from tracekit.verdict.case import Case, Doubt
 from tracekit.verdict.model import Analysis
+from tracekit.verdict.notes import beside_unrecorded
 from tracekit.verdict.once import named_window
 from tracekit.verdict.regime import OVERHEAD, UNKNOWN, Bound, bound_of, steady_busy_ns
-from tracekit.verdict.sentences import beside_unrecorded
 
 # Returns the highest confidence with a finding; `none`: the regime is unknown; None: the finding
 # does not matter.
@@ -225,7 +225,7 @@ def _lacks_the_device(case: Case) -> str | None:
     host = case.period.host
     if case.period.gpu is not None or host is None or not host.launches:
         return None
-    return f"{beside_unrecorded(case)}." if case.verdict.regime != UNKNOWN else None
+    return beside_unrecorded(case) if case.verdict.regime != UNKNOWN else None
 
 
 # -- the rows --------------------------------------------------------------------------------------

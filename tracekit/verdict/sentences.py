@@ -1,161 +1,124 @@
-"""The first sentence of a verdict, as an engineer would tell a colleague."""
+"""The first sentence of a verdict, as an engineer would tell a colleague: one clause, with the
+number that decided. What else must be known is in notes.py."""
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from tracekit.causes import UNKNOWN_LIMIT, UNRECORDED, words
-from tracekit.evidence.model import Evidence
-from tracekit.text import duration, lowered, percent, share
+from tracekit.evidence.model import Evidence, Period
+from tracekit.text import of_whole, percent, share, shortened
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.case import Basis, Case
-from tracekit.verdict.model import Verdict
-from tracekit.verdict.once import (
-    also_once,
-    cold_recording,
-    excess_in,
-    is_headline_wait,
-    mostly_once,
-    waits_for_rank,
-    without_rank_wait,
-)
+from tracekit.verdict.once import excess_in, is_headline_wait, mostly_once, waits_for_rank
 from tracekit.verdict.regime import (
     COMPUTE,
     OVERHEAD,
     UNKNOWN,
-    bound_of,
     guessed_ns,
-    is_close,
     is_partly_once,
     limits_alike,
     steady_busy_ns,
-    unrecorded_ns,
 )
-from tracekit.verdict.windows import differing_window, differs, other_steps, outside
 
-_NAMED = 3
-# The minimum share of these waits for naming an activity.
-_MEANWHILE = 0.25
+# The most causes that one sentence names, and the most letters of a name from the trace.
+_NAMED, _NAME = 3, 48
+# The idle causes behind bottlenecks whose names differ.
+_IDLE = {UNRECORDED: "untraced", "host-function": "host_function"}
 
 
 def headline(case: Case) -> str:
-    """The sentence. It mentions a small margin, windows that disagree, and sides that take
-    turns."""
-    verdict, evidence = case.verdict, case.evidence
+    """The sentence on the judged window."""
+    verdict, evidence, period = case.verdict, case.evidence, case.period
     if verdict.regime == UNKNOWN:
         # The step that found the regime unknown has already said why.
-        return f"{verdict.headline}{_repeating(evidence)}"
-    period = case.period
+        return verdict.headline
     if period.gpu is None and period.host is not None and period.host.launches:
-        return f"{cold_recording(evidence)}{_of_host(case)}. {beside_unrecorded(case)}"
-    if case.bound is not None and (waits := waits_for_rank(case)):
-        sentence = _beside_rank_wait(case, waits)
-    else:
-        sentence = _said(case)
-    other = differing_window(case)
-    also, is_open = "", other is None or other.window.kind != "trace"
+        return _of_host(case)
     if once := mostly_once(evidence):
-        sentence = f"{once}{lowered(sentence)}"
-    elif is_open:
-        also = also_once(case)
-    if is_open and (also := also or outside(case)):
-        sentence = f"{sentence}. {also}"
-    if steps := other_steps(case):
-        sentence = f"{sentence}. {steps}"
-    elif other is not None:
-        sentence = f"{sentence}. {differs(case, other)}"
-    return f"{cold_recording(evidence)}{sentence}"
+        return once
+    if case.bound is not None and is_headline_wait(case):
+        return waits_for_rank(case)
+    return of_window(case)
 
 
-def beside_unrecorded(case: Case) -> str:
-    """A sentence on the host's last wait for an unrecorded device, if only that shows which side
-    holds the run up."""
-    waited_ns = (case.period.host and case.period.host.last_wait_ns) or 0
-    return (
-        f"The GPU's work was not recorded, but the host's last wait for it takes only "
-        f"{duration(waited_ns)} of {duration(case.period.window.span_ns)}"
-    )
-
-
-def _beside_rank_wait(case: Case, waits: str) -> str:
-    """What holds the run up besides waits for another rank."""
-    verdict, rest = case.verdict, without_rank_wait(case.evidence)
-    bound = bound_of(rest.period, case.thresholds)
-    is_same = bound.regime == verdict.regime and verdict.bottleneck != "communication"
-    left = verdict.bottleneck if is_same else bound.bottleneck
-    if left is None:
-        return waits
-    verdict = replace(verdict, regime=bound.regime, bottleneck=left, margin=bound.margin)
-    other_work = _said(Case(rest, case.thresholds, bound, verdict=verdict))
-    if is_same and not is_headline_wait(case):
-        return f"{other_work}. {waits}"
-    return f"{waits}; apart from that, {lowered(other_work)}"
-
-
-def _said(case: Case) -> str:
+def of_window(case: Case) -> str:
+    """The sentence without what happened once, and without waits for other ranks."""
     bound = case.bound
-    if bound is not None and bound.takes_turns:
+    if bound is None:
+        return _of_cpu(case)
+    if bound.takes_turns:
         return _turns(case)
-    if bound is not None and bound.is_even:
+    if bound.is_even:
         return (
             "Host and GPU are about even: without the profiler, halving the host's work would gain "
             f"{percent(bound.host)}, halving the GPU's {percent(bound.device)}"
         )
-    return _nearly_busy(case) or _one_side(case)
+    if is_nearly_busy(case):
+        gains, busy_ns = case.period.gains, _busy_ns(case.period)
+        assert gains is not None
+        return (
+            "The host holds this run up while it is recorded; without the profiler, the GPU would "
+            f"be busy for about {share(busy_ns, gains.window_ns)} of the time"
+        )
+    return _of_host(case) if case.verdict.regime == OVERHEAD else _of_device(case)
 
 
-def _repeating(evidence: Evidence) -> str:
-    """A sentence on the time in a unit of what the device's work repeats."""
-    part = evidence.repeating
-    if part is None or part.gpu is None:
-        return ""
-    gpu, span_ns = part.gpu, part.window.span_ns
-    parts = {
-        "communication that nothing covers": gpu.exposed_comm_ns,
-        "copies that nothing covers": gpu.exposed_memcpy_ns,
-        "compute": gpu.compute_ns,
-        "idle": gpu.idle_ns,
-    }
-    most = sorted(parts.items(), key=lambda item: -item[1])[:_NAMED]
-    named = ", ".join(f"{share(ns, span_ns)} {name}" for name, ns in most if ns)
-    return f". Its work repeats, {part.window.name} of {duration(span_ns)} in the median: {named}"
-
-
-def _nearly_busy(case: Case) -> str:
-    """The sentence if the host may be the slower side only because of recording, while the device
-    is busy most of the time."""
-    gpu, gains, flip = case.period.gpu, case.period.gains, case.evidence.flip
-    if gpu is None or gains is None or case.verdict.regime != OVERHEAD:
-        return ""
-    if not gains.recorder_ns:
-        return ""
-    busy_ns = min(steady_busy_ns(gpu, gains), gains.window_ns)
+def is_nearly_busy(case: Case) -> bool:
+    """Whether the host may be the slower side only because of recording, while the device is busy
+    most of the time."""
+    gains, flip = case.period.gains, case.evidence.flip
+    if case.period.gpu is None or gains is None or case.verdict.regime != OVERHEAD:
+        return False
+    if not gains.recorder_ns or flip is None:
+        return False
     slower = gains.recorded_ns / gains.window_ns
-    if 2 * busy_ns < gains.window_ns or flip is None or slower < flip:
+    return 2 * _busy_ns(case.period) >= gains.window_ns and slower >= flip
+
+
+def _busy_ns(period: Period) -> int:
+    """The device's busy time in the window without one-offs and the recorder's cost."""
+    gpu, gains = period.gpu, period.gains
+    assert gpu is not None and gains is not None
+    return min(steady_busy_ns(gpu, gains), gains.window_ns)
+
+
+def row_ns(period: Period, bottleneck: str, thresholds: Thresholds) -> int:
+    """The time of a bottleneck in the account of the window (tracekit/verdict/parts.py)."""
+    gpu, idle, host = period.gpu, period.idle, period.host
+    if gpu is None or idle is None:
+        if host is None:
+            return 0
+        if bottleneck in ("math", "memory-bandwidth"):
+            return host.compute_ns
+        name = {"launch": "runtime", UNRECORDED: "untraced"}.get(bottleneck, bottleneck)
+        ns = int(getattr(host, f"{name}_ns", 0))
+        return ns + (host.compute_ns + host.view_ns) * (host.launches > 0) * (name == "dispatch")
+    if bottleneck == "communication":
+        return gpu.exposed_comm_ns
+    if bottleneck == "copy":
+        return max(gpu.exposed_memcpy_ns, idle.causes.get("copy", 0))
+    if bottleneck == "latency":
+        return idle.device_ns
+    name = _IDLE.get(bottleneck, bottleneck)
+    if bottleneck == "python":
+        untraced_ns, python_ns = (idle.causes.get(each, 0) for each in ("untraced", "python"))
+        return guessed_ns(untraced_ns, python_ns, thresholds) or python_ns
+    return idle.causes.get(name, 0)
+
+
+def _spent(case: Case) -> str:
+    """The bottleneck's part of the window, such as `2.06 of 4.43 ms`; empty: most of it happened
+    once, or the account has no such part."""
+    period, bottleneck = case.period, str(case.verdict.bottleneck)
+    ns = row_ns(period, bottleneck, case.thresholds)
+    once = [each for each in case.evidence.one_offs if each.cause == bottleneck]
+    if not ns or 2 * excess_in(period.window, once) > ns or mostly_once(case.evidence):
         return ""
-    return (
-        "The host holds this run up while it is recorded; without the profiler, the GPU is busy "
-        f"for about {share(busy_ns, gains.window_ns)} of {duration(gains.window_ns)}: the host can "
-        f"give back at most {duration(gains.window_ns - busy_ns)}"
-    )
+    return of_whole(ns, period.window.span_ns)
 
 
-def _one_side(case: Case) -> str:
-    """The side that holds the run up; also the other one, if the margin is small and it gains."""
-    verdict, bound, thresholds = case.verdict, case.bound, case.thresholds
-    is_hosts = verdict.regime == OVERHEAD
-    if bound is None:
-        does, other = _of_cpu(verdict), "the work" if is_hosts else "overhead"
-    elif is_hosts:
-        does, other = _of_host(case), "the GPU"
-    else:
-        does, other = _of_device(case), "the host"
-    # A host with hardly any gain does not hold up a busy device.
-    is_far = bound is not None and not is_hosts and bound.host < thresholds.small_gain
-    if is_far or not is_close(verdict.margin, thresholds):
-        return does
-    what, colon, why = does.partition(":")
-    return f"{what}, with {other} close behind{colon}{why}"
+def _with_spent(case: Case, sentence: str) -> str:
+    spent = _spent(case)
+    return f"{sentence} ({spent})" if spent else sentence
 
 
 def _of_host(case: Case) -> str:
@@ -169,36 +132,20 @@ def _host_does(case: Case) -> str:
     bottleneck, evidence = str(case.verdict.bottleneck), case.evidence
     host, one = words("host_does"), words("longest_does").get(bottleneck)
     does = host[bottleneck]
-    period, links = evidence.period, evidence.links
-    gains = period.gains
+    period, gains = evidence.period, evidence.period.gains
     if _explains(bottleneck, evidence) and evidence.advised_remedy in host:
-        return host[evidence.advised_remedy]
-    ns = period.host.unrecorded_ns if period.host else 0
-    if gains is not None:
-        ns = round(gains.removed.get(bottleneck, 0.0) * gains.window_ns)
-    if bottleneck == UNRECORDED:
-        activities = recorded_meanwhile(evidence)
-        if period.idle is not None:
-            once = [one_off for one_off in evidence.one_offs if one_off.cause == UNRECORDED]
-            waited_ns = unrecorded_ns(period.idle)
-            # The device may have worked through a part of the one-offs.
-            ns = min(waited_ns, max(ns, waited_ns - excess_in(period.window, once)))
-        return f"{does} for {duration(ns)}{f', in {activities}' if activities else ''}"
-    longest = next((link for link in links if link["cause"] == bottleneck), None)
+        return _with_spent(case, host[evidence.advised_remedy])
+    ns = round(gains.removed.get(bottleneck, 0.0) * gains.window_ns) if gains else 0
+    longest = next((link for link in evidence.links if link["cause"] == bottleneck), None)
     least_ns = case.thresholds.small_gain * period.window.span_ns
     # If removing a cause gains nothing, no part of it explains the verdict.
     if one and longest and ns and longest["dur_ns"] >= max(ns / 2, least_ns):
-        taken = duration(longest["dur_ns"])
-        recorded = ", as recorded" if gains is not None and gains.recorder_ns else ""
-        return f"{one}, {longest['name']}, takes {taken} of its own{recorded}"
-    is_guess = _is_guess(case)
-    if is_guess and bottleneck == "python":
+        of_all = of_whole(longest["dur_ns"], period.window.span_ns)
+        return f"{one}, {shortened(longest['name'], _NAME)}, takes {of_all} by itself"
+    if bottleneck == "python" and _is_guess(case):
         has_operators = gains is not None and gains.work_ns.get("dispatch")
-        return host["guessed-python" if has_operators else "guessed-calls"]
-    is_of_calls = is_guess and bottleneck in ("dispatch", "launch")
-    if is_of_calls and _is_less_recorded(bottleneck, evidence):
-        return f"{does}; where nothing was recorded, the GPU waits at least as long"
-    return does
+        does = host["guessed-python" if has_operators else "guessed-calls"]
+    return _with_spent(case, does)
 
 
 def _explains(bottleneck: str, evidence: Evidence) -> bool:
@@ -217,77 +164,43 @@ def _is_guess(case: Case) -> bool:
     return guessed_ns(untraced_ns, python_ns, case.thresholds) > 0
 
 
-def _is_less_recorded(bottleneck: str, evidence: Evidence) -> bool:
-    """Whether a device waits less for the recorded bottleneck than during time without records."""
-    idle, gains = evidence.period.idle, evidence.period.gains
-    if idle is None or gains is None:
-        return False
-    gained = max(gains.removed.get(each, 0.0) for each in ("python", UNRECORDED))
-    is_more = gained > gains.removed.get(bottleneck, 0.0)
-    return is_more and unrecorded_ns(idle) >= idle.causes.get(bottleneck, 0)
-
-
-def recorded_meanwhile(evidence: Evidence) -> str:
-    """Names recorded on other threads, or around, during waits without a recorded call, with their
-    shares of these waits; names that show a thread's activity come first."""
-    open_ = ("untraced", "python", "dispatch")
-    left, named = 1.0, []
-    for each in sorted(evidence.meanwhile, key=lambda row: row["activity"] in open_):
-        # Names whose shares exceed the whole are open at the same time.
-        if each["share"] >= _MEANWHILE and each["share"] <= left:
-            left -= each["share"]
-            # A frame's name without its file, and a colon.
-            name = each["name"].rpartition(": ")[2]
-            part = "" if each["share"] >= 1 else f" ({percent(each['share'])} of that)"
-            named.append(f"{name}{part}")
-    return " and ".join(named[:2])
-
-
-def hole_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
-    """Where a part of the window lies in which nothing was recorded while the device waited, if
-    most of such time recurs there."""
-    if not evidence.holes:
-        return []
-    first, count = evidence.holes[0], sum(row["holes"] for row in evidence.holes)
-    least_ns = thresholds.small_gain * evidence.period.window.span_ns
-    is_few = first["holes"] < thresholds.fewest_alike or first["idle_ns"] < least_ns
-    if is_few or 2 * first["share"] < 1:
-        return []
-    many = f"All {count}" if first["holes"] == count else f"{first['holes']} of {count}"
-    shortest, longest = duration(first["shortest_ns"]), duration(first["longest_ns"])
-    length = longest if shortest == longest else f"{shortest} to {longest}"
-    after = f", most of them after {first['last_name']}" if first["last_name"] else ""
-    return [
-        f"{many} stretches of a millisecond or more in which nothing was recorded while the "
-        f"{evidence.device_word} waited end with {first['next_name']}{after}: {length} each."
-    ]
-
-
 def _of_device(case: Case) -> str:
     """What holds a device-bound run up. If several causes gain about the same, all are named,
-    unless only the host keeps the first from gaining more; if the trace does not show the kernels'
-    limit, the kernels with most time."""
-    evidence, thresholds = case.evidence, case.thresholds
-    bottleneck, gains, flip = str(case.verdict.bottleneck), case.period.gains, evidence.flip
+    unless only the host keeps the first from gaining more."""
+    period, thresholds = case.period, case.thresholds
+    bottleneck, gains = str(case.verdict.bottleneck), period.gains
     assert gains is not None
     kinds, device = kinds_of(case), words("device_does")
-    does = device[kinds.get(bottleneck, bottleneck)]
-    if bottleneck == "latency" and _explains(bottleneck, evidence):
-        does = device.get(str(evidence.advised_remedy), does)
-    if bottleneck == UNKNOWN_LIMIT:
-        open_ = "the trace does not show whether math or memory is the limit"
-        return f"{does}: {evidence.dominant}; {open_}" if evidence.dominant else f"{does}; {open_}"
-    (*others, last), is_capped = limits_alike(bottleneck, gains, thresholds)
-    is_open = not is_close(case.verdict.margin, thresholds)
-    if not others and is_capped and is_open and flip is not None:
-        return f"{does}; the host comes next, once the GPU is {flip:.2g} times faster"
-    if not others:
-        return does
-    limits = words("device_limits")
-    named = [limits[kinds.get(each, each)] for each in (*others, last)]
-    if len(named) > _NAMED:
-        return f"The GPU holds this run up, and no single cause leads: {', '.join(named)}"
-    return f"The GPU holds this run up: {', '.join(named[:-1])} and {named[-1]} limit it alike"
+    kind = kinds.get(bottleneck, bottleneck)
+    if bottleneck == "latency" and _explains(bottleneck, case.evidence):
+        kind = str(case.evidence.advised_remedy) if case.evidence.advised_remedy in device else kind
+    causes = device_limits(case)
+    is_once = is_partly_once(period, thresholds)
+    if len(causes) > 1:
+        named = [words("device_limits")[kinds.get(each, each)] for each in causes]
+        limits = f"{', '.join(named[:-1])} and {named[-1]} limit it alike"
+        if len(named) > _NAMED:
+            limits = "no single cause leads"
+        assert period.gpu is not None
+        busy = of_whole(period.gpu.busy_ns, period.window.span_ns)
+        return f"The GPU holds this run up{'' if is_once else f', busy for {busy}'}: {limits}"
+    assert period.gpu is not None
+    if "{}" not in device[kind]:
+        return _with_spent(case, device[kind])
+    ns, of_ns = period.gpu.compute_ns, period.window.span_ns
+    if is_once:
+        ns, of_ns = _busy_ns(period), gains.window_ns
+    if kind == "latency":
+        ns, of_ns = row_ns(period, kind, thresholds), period.window.span_ns
+    return device[kind].format(of_whole(ns, of_ns))
+
+
+def device_limits(case: Case) -> tuple[str, ...]:
+    """The causes of the device's side that gain about the same, largest first."""
+    bottleneck, gains = str(case.verdict.bottleneck), case.period.gains
+    if gains is None or bottleneck == UNKNOWN_LIMIT:
+        return (bottleneck,)
+    return limits_alike(bottleneck, gains, case.thresholds)[0]
 
 
 def kinds_of(basis: Basis) -> dict[str, str]:
@@ -300,33 +213,34 @@ def kinds_of(basis: Basis) -> dict[str, str]:
     return {} if has_gaps else {"latency": "small"}
 
 
-def _of_cpu(verdict: Verdict) -> str:
-    bottleneck = str(verdict.bottleneck)
-    if verdict.regime == COMPUTE:
+def _of_cpu(case: Case) -> str:
+    bottleneck = str(case.verdict.bottleneck)
+    if case.verdict.regime == COMPUTE:
         does = words("cpu_does")
-        return does.get(bottleneck, does["math"])
-    return f"Most of the time is overhead: {words('cpu_loses').get(bottleneck, bottleneck)}"
+        return _with_spent(case, does.get(bottleneck, does["math"]))
+    lost = words("cpu_loses").get(bottleneck, bottleneck)
+    return _with_spent(case, f"Most of the time is overhead: {lost}")
 
 
 def _turns(case: Case) -> str:
+    """How long each side works while the other one waits, and why."""
     evidence, period = case.evidence, case.period
-    gpu, idle, gains = period.gpu, period.idle, period.gains
-    assert gpu is not None and idle is not None and gains is not None
-    # Prices refer to the same length.
-    span, busy_ns = gains.window_ns, steady_busy_ns(gpu, gains)
+    idle, gains = period.idle, period.gains
+    assert idle is not None and gains is not None
     turns = words("takes_turns")
     causes = [*filter(None, turns), "dispatch", "launch"]
     why = max(causes, key=lambda cause: gains.removed.get(cause, 0.0))
     if evidence.advised in turns:
         why = str(evidence.advised)
-    late = max(0, span - busy_ns - idle.unlinked_ns)
-    most = min(busy_ns, late) / span if span else 0.0
-    time = "time"
-    if is_partly_once(period, case.thresholds) and not mostly_once(evidence):
-        time = f"other {duration(span)}"
+    late_ns, busy_ns = turns_of(period)
     unrecorded = " without the profiler" if gains.recorder_ns else ""
-    return (
-        f"Host and GPU take turns ({share(late, span)} and {share(busy_ns, span)} of the "
-        f"{time}{unrecorded}): {turns.get(why, turns[''])}. Overlapping them alone would save at "
-        f"most {percent(most)}"
-    )
+    late, _, _ = of_whole(late_ns, gains.window_ns).partition(" of ")
+    sides = f"{late} and {of_whole(busy_ns, gains.window_ns)}"
+    return f"Host and GPU take turns ({sides}{unrecorded}): {turns.get(why, turns[''])}"
+
+
+def turns_of(period: Period) -> tuple[int, int]:
+    """How long the host and the device work in turns, in the window's length of gains."""
+    idle, gains, busy_ns = period.idle, period.gains, _busy_ns(period)
+    assert idle is not None and gains is not None
+    return max(0, gains.window_ns - busy_ns - idle.unlinked_ns), busy_ns

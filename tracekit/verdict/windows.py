@@ -97,7 +97,7 @@ def differs(case: Case, other: Period) -> str:
         lead = f"{duration(window.start_ns - span.start_ns)} before the first GPU op"
         if window.kind == "host_active":
             lead = _ends_beyond(span, window, _ends(window), thresholds.small_gain)
-        return f"With the {lead}, the run would be {bound}{barely}"
+        return f"Counting the {lead}, the run would be {bound}{barely}"
     names = ("its first GPU op", "its last GPU op")
     named = _ends_beyond(window, span, names, thresholds.named_gain)
     reason = f": it leaves out {named}" if named and len(evidence.steps) == 1 else ""
@@ -124,7 +124,7 @@ def outside(basis: Basis) -> str:
     if whole is None or not names or 2 * window.span_ns >= whole.span_ns:
         return ""
     ends = _ends_beyond(whole, window, names, basis.thresholds.headline_share)
-    return f"That is without {ends}, in a trace of {duration(whole.span_ns)}" if ends else ""
+    return f"Not judged: {ends}, in a trace of {duration(whole.span_ns)}" if ends else ""
 
 
 def _recurring(evidence: Evidence) -> tuple[Window, tuple[str, str] | None]:

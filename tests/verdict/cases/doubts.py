@@ -95,7 +95,7 @@ CASES = {
         evidence=evidence(
             **LATE, health=[finding("negative_duration", "events are wrong", count=60)],
         ),
-        confidence="low", begins="Events are wrong.",
+        confidence="low", notes=["Events are wrong."],
     ),
     "a few negative durations in a thousand": Judged(
         evidence=evidence(
@@ -105,7 +105,7 @@ CASES = {
     ),
     "an overhead in a cut file, which the missing end may deny": Judged(
         evidence=evidence(**LATE, health=[CUT]),
-        confidence="low", begins="The end is missing",
+        confidence="low", notes=["The end is missing: it stops inside an event."],
     ),
     "a busy device in a file that was cut off": Judged(
         evidence=evidence(busy=0.95, device_gain=0.45, health=[CUT]),
@@ -173,7 +173,7 @@ CASES = {
     ),
     "a clock that was set right": Judged(
         evidence=evidence(**LATE, shift_ns=3_000),
-        confidence="medium", says=["3 us were added to the device's times"],
+        confidence="medium", says=["clock was set forward by 3 us"],
     ),
     "a profiler that slows the host of an overhead-bound run": Judged(
         evidence=evidence(**LATE, health=["profiler_dilation"]),
@@ -306,7 +306,9 @@ CASES = {
     "a single pass with work before its first op": Judged(
         evidence=evidence(**LED, units=ONE_PASS),
         confidence="low",
-        says=["With the 50 ms before the first GPU op, the run would be overhead-bound by python."],
+        says=[
+            "Counting the 50 ms before the first GPU op, the run would be overhead-bound by python."
+        ],
     ),
     "a single pass with work before its first op that hardly turns the verdict": Judged(
         evidence=evidence(**LED | {"windows": [BARELY]}, units=ONE_PASS),
@@ -314,6 +316,6 @@ CASES = {
     ),
     "many passes with work before the first op": Judged(
         evidence=evidence(**LED, units=[replace(ONE_PASS[0], count=20)]),
-        lacks=["With the 50 ms before", "That is without"],
+        lacks=["Counting the 50 ms before", "Not judged"],
     ),
 }  # fmt: skip

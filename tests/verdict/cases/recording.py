@@ -142,7 +142,8 @@ CASES = {
     ),
     "a cut file": Judged(
         evidence=on_host(host_evidence(compute_ms=90, dispatch_ms=5), CUT),
-        confidence="low", begins="The end is missing", says=["Get the whole file"],
+        confidence="low", notes=["The end is missing: it stops inside an event."],
+        says=["Get the whole file"],
     ),
     "a cut file of a job with a GPU": Judged(
         evidence=on_host(

@@ -26,11 +26,11 @@ CASES = {
     # The host dispatches without a pause: faster kernels gain nothing.
     "a busy device whose host is never idle": Judged(
         evidence=evidence(busy=0.86, host_gain=0.2, device_gain=0.01, removed={"dispatch": 0.2}),
-        regime="overhead-bound", says=["By time alone"],
+        regime="overhead-bound", says=["waiting time alone"],
     ),
     "a busy device of which half the work gains nothing": Judged(
         evidence=evidence(busy=0.86, host_gain=0.2, device_gain=0.0, removed={"dispatch": 0.2}),
-        regime="overhead-bound", lacks=["By time alone"],
+        regime="overhead-bound", lacks=["waiting time alone"],
     ),
     "waits that end while the device idles for other reasons": Judged(
         evidence=evidence(busy=0.07, host_gain=0.45, removed={"sync": 0.9, "python": 0.5}),
@@ -42,10 +42,8 @@ CASES = {
             idle=late_for(untraced_ms=45),
         ),
         bottleneck="dispatch",
-        begins=(
-            f"The host holds this run up: {HOST_DOES['dispatch']}; where nothing was recorded, the "
-            "GPU waits at least as long."
-        ),
+        begins=f"The host holds this run up: {HOST_DOES['dispatch']}.",
+        notes=["The GPU waits longer (45 ms) while nothing was recorded on the host."],
     ),
     **{
         f"a host of which nothing was recorded between its {calls}": Judged(
@@ -54,7 +52,7 @@ CASES = {
                 idle=late_for(untraced_ms=45),
             ),
             bottleneck="python",
-            begins=f"The host holds this run up: {HOST_DOES[guess]}.",
+            begins=f"The host holds this run up: {HOST_DOES[guess]} (45 of 100 ms).",
         )
         for calls, dispatch_ns, guess in (
             ("operators", 9 * MS, "guessed-python"), ("launches", 0, "guessed-calls"),
@@ -66,7 +64,11 @@ CASES = {
             {"cause": "dispatch", "dur_ns": 4 * MS, "name": "aten::mm"},
         ),
         bottleneck="dispatch",
-        begins=f"The host holds this run up, with the GPU close behind: {HOST_DOES['dispatch']}.",
+        begins=f"The host holds this run up: {HOST_DOES['dispatch']}.",
+        notes=[
+            "The waits for Python take longer (50 ms), but without them the GPU would wait for "
+            "other work."
+        ],
     ),
     "a busy side whose halving gains nothing": Judged(
         evidence=evidence(
@@ -91,7 +93,7 @@ CASES = {
         evidence=evidence(
             busy=0.97, host_gain=0.3, device_gain=0.1, removed={"math": 0.2, "python": 0.4},
         ),
-        regime="compute-bound", says=["idle for only 3.0 %"],
+        regime="compute-bound", says=["idles for only 3.0 %"],
     ),
     "a limit of kernels in two parts, against communication": Judged(
         evidence=evidence(busy=0.98, device_gain=0.4, removed=SPLIT),
@@ -107,10 +109,7 @@ CASES = {
             work={"math": 30 * MS, "memory-bandwidth": 60 * MS},
         ),
         bottleneck="memory-bandwidth",
-        begins=(
-            f"{DEVICE_DOES['memory-bandwidth']}; the host comes next, once the GPU is 1.3 times "
-            "faster."
-        ),
+        begins=f"{DEVICE_DOES['memory-bandwidth'].format('95 of 100 ms')}.",
     ),
     "a busy device where neither half gains": Judged(
         evidence=evidence(busy=0.99, **TIED),
@@ -147,7 +146,7 @@ CASES = {
         evidence=evidence(**TURNS),
         regime="overhead-bound", confidence="low",
         says=[
-            f"take turns (53.0 % and 47.0 % of the time): {TURNS_ARE['input']}",
+            f"take turns (53 and 47 of 100 ms): {TURNS_ARE['input']}",
             "save at most 47.0 %",
         ],
     ),
@@ -162,7 +161,7 @@ CASES = {
     ),
     "kernels that are too small, and a host that is late": Judged(
         evidence=evidence(busy=0.8, device_gain=0.4, removed={"latency": 0.6}),
-        bottleneck="latency", begins=DEVICE_DOES["small"],
+        bottleneck="latency", begins=DEVICE_DOES["small"].format("80 of 100 ms"),
         lacks=["idle_gaps"],
     ),
     "time in which nothing was recorded, and hardly less dispatch": Judged(
@@ -191,7 +190,7 @@ CASES = {
     "long gaps that nothing explains": Judged(
         evidence=evidence(**GAPS, ops=100, idle=late_for(python_ms=25, device_ms=30)),
         regime="unknown",
-        says=["30.0 % of the window goes to gaps on the device, which the trace does not explain"],
+        says=["30.0 % of the window is gaps on the device, which the trace does not explain"],
     ),
     "long gaps that nothing explains among many ops": Judged(
         evidence=evidence(**GAPS, ops=4_000, idle=late_for(python_ms=25, device_ms=30)),
@@ -200,7 +199,7 @@ CASES = {
     "a host that is late only while it is recorded": Judged(
         evidence=evidence(**RECORDED, host_gain=0.03, device_gain=0.09),
         regime="compute-bound", confidence="low",
-        begins=DEVICE_DOES["memory-bandwidth"],
+        begins=DEVICE_DOES["memory-bandwidth"].format("83 of 100 ms"),
         says=[
             "Recording took about 8 % of it",
             "Without the profiler's cost, half the host's work makes the GPU-active span 3.0 % "
@@ -222,9 +221,10 @@ CASES = {
         evidence=evidence(**SLOW_HOST, recorder_ns=30 * MS),
         regime="overhead-bound", bottleneck="dispatch",
         begins=(
-            "The host holds this run up while it is recorded; without the profiler, the GPU is "
-            "busy for about 85.7 % of 70 ms: the host can give back at most 10 ms."
+            "The host holds this run up while it is recorded; without the profiler, the GPU would "
+            "be busy for about 85.7 % of the time."
         ),
+        notes=["Without the profiler, the host can give back at most 10 ms."],
     ),
     "a busy device whose host is 1.25 times as slow while it is recorded": Judged(
         evidence=evidence(**SLOW_HOST, recorder_ns=20 * MS),

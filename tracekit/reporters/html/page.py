@@ -27,14 +27,18 @@ from tracekit.reporters import colors
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.charts import shown_name
 from tracekit.reporters.html.figure import Figure, Maker
-from tracekit.reporters.parts import devices_of, without_profiler
+from tracekit.reporters.kernel_names import short_name
+from tracekit.reporters.parts import devices_of
 from tracekit.reporters.terminal import clipped
-from tracekit.text import duration, figure_of, percent, share
+from tracekit.text import duration, figure_of, percent, printable, share
+from tracekit.verdict import screen
 from tracekit.verdict.regime import split_bound
 from tracekit.version import __version__
 
 # A sentence is longer only if it contains an absurdly long name from the trace.
 _LONGEST_SENTENCE = 2_000
+# The most letters of a kernel's name on the first screen.
+_KERNEL = 34
 
 
 class Part(Struct, frozen=True):
@@ -225,7 +229,10 @@ def _templates() -> jinja2.Environment:
         "sentence": lambda text: clipped(str(text), _LONGEST_SENTENCE),
         "figure": figure_of,
         "devices": devices_of,
-        "without_profiler": without_profiler,
+        "facts": lambda analysis: [*screen.head(analysis), *screen.sides(analysis)],
+        "kernels": screen.kernels,
+        "doubts": screen.doubts,
+        "kernel_name": lambda name: short_name(printable(name), _KERNEL),
     }
     return environment
 
