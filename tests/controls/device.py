@@ -170,6 +170,17 @@ def newer_attention(place, attention):
 
 @planted(
     "serve.py(12): answer",
+    faulty=(Op("math", 200 * US, "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"),),
+    fixed=(Op("math", 124 * US, "sm90_xmma_gemm_e4m3e4m3_f32f32_f32_tn_n_tilesize128x128x128"),),
+    metadata=FREE | {"deviceProperties": [H100]},
+)
+def fp8_products(place, product):
+    """An inference in bf16 on an H100; in the twin, its products are in fp8."""
+    return inference(place, product, moved(30 * US, ADD.format("c10::BFloat16")))
+
+
+@planted(
+    "serve.py(12): answer",
     faulty=(True, moved(150 * US, "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512>")),
     fixed=(False, moved(100 * US, "void cudnn::bn_fw_inf_1C11_kernel_NCHW<float, float, true, 1>")),
 )

@@ -207,7 +207,7 @@ def threads_and_quota(is_stalled):
 
 @planted(None, faulty=(24,), fixed=(4,))
 def slow_host(times):
-    """Each operator takes six times as long as in the twin, and as on other hosts; even one that only
+    """Each operator takes six times as long as in the twin and on other hosts, even one that only
     makes a view."""
     made = [
         operator("aten::mm", times * US, Launch(times * US, (("math", 9 * US),)))

@@ -96,6 +96,14 @@ WRONG: list[tuple[str, Callable[[Answer], Answer]]] = [
         with_json(lambda f: f["verdict"]["why"].append("It runs at 138.9 % of the peak.")),
     ),
     ("sentences_agree_with_the_json", with_json(lambda f: f["judged"]["gpu"].update(busy_ns=7))),
+    (
+        "the_first_sentence_is_one_clause",
+        with_json(lambda f: f["verdict"].update(headline="It waits (1 of 2 ms).")),
+    ),
+    (
+        "the_first_sentence_is_one_clause",
+        with_json(lambda f: f["verdict"].update(headline="It waits. " * 9)),
+    ),
     ("tables_agree", with_text("46.1 %", "36.1 %")),
     (
         "tables_agree",

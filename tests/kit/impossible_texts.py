@@ -20,6 +20,7 @@ from tests.kit.answered import (
     rows_after,
     sentences,
 )
+from tracekit.text import of_whole
 
 Rule = Callable[[Answer], Iterator[str]]
 
@@ -78,6 +79,24 @@ def sentences_agree_with_the_json(answer: Answer) -> Iterator[str]:
         match = nothing.search(text)
         if match and max(recurring, default=0.0) >= float(match[1]) / 100:
             yield f"{max(recurring):.1%} is listed, but: {text}"
+
+
+_QUOTED = re.compile(r"\((\d[\d.,]*(?: \w+)? of \d[\d.,]* \w+)\)\.$")
+_WORDS, _LETTERS = 25, 160
+
+
+def the_first_sentence_is_one_clause(answer: Answer) -> Iterator[str]:
+    """It is short, and the time in its brackets is a row of the account, of the judged window."""
+    verdict = (answer.analysis or {}).get("verdict")
+    if not answer.analysis or not verdict:
+        return
+    said, span_ns = verdict["headline"], answer.analysis["judged"]["window"]["span_ns"]
+    if len(said.split()) > _WORDS or len(said) > _LETTERS or ". " in said:
+        yield f"not one short clause: {said}"
+    rows = {of_whole(part["dur_ns"], span_ns) for part in answer.analysis["parts"]}
+    quoted = _QUOTED.search(said)
+    if quoted and rows and quoted[1] not in rows and "take turns" not in said:
+        yield f"no row is {quoted[1]}: {said}"
 
 
 def tables_agree(answer: Answer) -> Iterator[str]:
@@ -149,6 +168,7 @@ TEXT_RULES: tuple[Rule, ...] = (
     listed_shares_are_of_one_length,
     no_share_is_over_100,
     sentences_agree_with_the_json,
+    the_first_sentence_is_one_clause,
     tables_agree,
     a_page_says_what_the_json_says,
     devices_have_their_name,

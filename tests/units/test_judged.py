@@ -132,7 +132,7 @@ def test_the_decodes_after_a_prefill_are_judged_and_it_has_a_line(runs, capsys):
     assert prefill.verdict == "compute-bound"
     assert analysis.judged.window.span_ns < 1.2 * decodes.median_ns
     shown = screen(runs, DECODES, capsys)
-    assert "9 passes, the median" in shown
+    assert "9 passes of " in shown and ", the median " in shown
     assert "Beside them: 1 pass of" in shown
 
 
@@ -141,7 +141,7 @@ def test_a_gap_before_a_loop_is_not_judged(runs):
     assert analysis.judged.window.name == "149 iterations"
     assert analysis.judged.gpu.busy_ns > 0.97 * analysis.judged.window.span_ns
     assert analysis.verdict.regime == "compute-bound"
-    assert "10.7 ms of the trace's 19.7 ms happened once" in analysis.headline
+    assert 0.5 < analysis.happened.share < 0.6
 
 
 def test_a_loop_of_ops_without_launches_is_not_judged_by_the_hosts_clock(runs):
@@ -150,16 +150,16 @@ def test_a_loop_of_ops_without_launches_is_not_judged_by_the_hosts_clock(runs):
     assert (analysis.judged.window.kind, analysis.steps) == ("gpu_active", [])
 
 
-def test_a_start_before_the_first_unit_is_a_clause(runs):
+def test_a_start_before_the_first_unit_is_a_note(runs):
     late, usual = runs.verdict(LATE), runs.verdict(DECODES)
     assert late.verdict.bottleneck == usual.verdict.bottleneck
-    assert late.headline.startswith(usual.headline.partition(".")[0])
-    assert "That is without 379 ms before" in late.headline
+    assert late.headline.partition(" (")[0] == usual.headline.partition(" (")[0]
+    assert any("Not judged: 379 ms before" in note for note in late.verdict.notes)
 
 
 def test_a_cold_recording_says_so_first_and_is_never_sure(runs):
     verdict = runs.verdict(COLD).verdict
-    assert verdict.headline.startswith("This recording is cold: record a warm pass.")
+    assert verdict.headline.startswith("This recording is cold: ")
     assert verdict.confidence != "high"
 
 

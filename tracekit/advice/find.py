@@ -274,9 +274,9 @@ def _ranked(priced: list[Place], thresholds: Thresholds) -> list[Place]:
 
 
 def _is_easier(one: Place, other: Place, thresholds: Thresholds) -> bool:
-    efforts = (EFFORTS.index(each.remedy.effort) for each in (one, other))
-    is_less = next(efforts) < next(efforts)
-    return is_less and thresholds.worth_effort * one.price.saves_ns >= other.price.saves_ns
+    levels = EFFORTS.index(other.remedy.effort) - EFFORTS.index(one.remedy.effort)
+    most = thresholds.worth_effort**levels * one.price.saves_ns
+    return levels > 0 and other.price.saves_ns <= most
 
 
 def _at_most(remedy: Remedy, gains: Gains) -> float:

@@ -42,7 +42,7 @@ _PARTS, _BAR, _SHORT_BAR = 5, 24, 12
 _NAME, _TITLE, _PLACE, _SHARE, _EFFORT, _EVENT = 30, 45, 76, 16, 7, 61
 _KERNEL, _ACHIEVED = 30, 20
 # Columns before a line's words, and the most lines of what is said beside the sentence.
-_LABEL, _NOTES, _DOUBTS = 7, 4, 3
+_LABEL, _NOTES, _DOUBTS = 7, 4, 2
 # The most recurring changes, those that come before details, changes against one-offs, and one-off
 # events; the lines that one event takes, and those that are left for events below changes.
 _CHANGES, _FIRST, _ONCE, _EVENTS, _FEWEST, _RESERVED = 5, 3, 2, 4, 3, 5
@@ -240,7 +240,8 @@ def _changes(
     analysis: Analysis, lists: list[tuple[str, list[Advice]]], once: Sequence[Advice], free: int
 ) -> list[Text]:
     lines: list[Text] = []
-    if not lists or (len(lists) == 1 and once and analysis.verdict.regime == UNKNOWN):
+    is_unsure = analysis.verdict.regime == UNKNOWN or analysis.gpu is None
+    if not lists or (len(lists) == 1 and once and is_unsure):
         # If the trace does not show what holds the run up, advice on recording comes first.
         lines = _next(analysis, free) if free > 2 else []
     for place, (heading, advice) in enumerate(lists):

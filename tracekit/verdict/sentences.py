@@ -111,7 +111,12 @@ def _spent(case: Case) -> str:
     period, bottleneck = case.period, str(case.verdict.bottleneck)
     ns = row_ns(period, bottleneck, case.thresholds)
     once = [each for each in case.evidence.one_offs if each.cause == bottleneck]
+    gains = period.gains
+    gained_ns = gains.removed.get(bottleneck, 0.0) * gains.window_ns if gains else 0.0
     if not ns or 2 * excess_in(period.window, once) > ns or mostly_once(case.evidence):
+        return ""
+    if 2 * ns < gained_ns:
+        # Most of its time is in other rows.
         return ""
     return of_whole(ns, period.window.span_ns)
 
