@@ -237,7 +237,7 @@ def test_an_eager_step_is_slowed_call_by_call_after_a_compiled_one(monkeypatch):
 
 
 def test_a_probe_holds_each_experiment_against_its_prediction(run, tmp_path):
-    done = run("probe", "mlp-eager", "--batch", "2", "--hidden", "32", *SMALL, "--json")
+    done = run("probe", "mlp-eager", "--batch", "16", "--hidden", "64", *SMALL, "--json")
     assert done.stderr == ""
     found = json.loads(done.stdout)
     assert found["schema"] == "tracekit/probe/1"
@@ -245,7 +245,7 @@ def test_a_probe_holds_each_experiment_against_its_prediction(run, tmp_path):
     assert found["judgement"]["agrees"] in (True, False, None)
     assert done.returncode == (1 if found["judgement"]["agrees"] is False else 0)
     more, less, slow, graph = found["experiments"]
-    assert (more["what"], less["what"]) == ("batch 2 to 4", "hidden 32 to 16")
+    assert (more["what"], less["what"]) == ("batch 16 to 32", "hidden 64 to 32")
     assert graph["reason"] == "CUDA graphs need a CUDA device"
     assert graph["measured_ns"] is None
     for each in (more, less, slow):

@@ -220,9 +220,11 @@ class Blocked(Struct, frozen=True):
     """The host's calls in one window that wait for the device (the table host_wait)."""
 
     count: int
+    """The number of calls."""
     wait_ns: int
     """Their length inside the window."""
     longest_ns: int
+    """The length of the longest inside the window."""
     call: str | None
     """The longest call; null: none was recorded."""
     where: str | None
