@@ -76,3 +76,23 @@ def test_another_trace_of_the_model_tells_the_weights_of_a_replay(replayed, know
     # One token at least.
     widths = [512 + n for n in range(known)]
     assert rows == [(2 * 1024 * width, 2 * 1024 * width) for width in widths]
+
+
+@pytest.mark.parametrize(
+    ("name", "dims"),
+    [
+        ("aten::mm", [[2 * 10**15, 10**15], [10**15, 3]]),
+        ("aten::bmm", [[10**9, 10**9, 10**9], [10**9, 10**9, 10**9]]),
+        ("aten::linear", [[10**9, 10**9, 10**9], [10**9, 10**9]]),
+        ("aten::_scaled_dot_product_flash_attention", [[2, 4, 10**18, 8 * 10**18]] * 3),
+        ("tracekit::act_mul", [[4, 2**61]]),
+    ],
+)
+def test_work_beyond_63_bits_is_unknown(name, dims, tmp_path):
+    events = [
+        operator(name, 0, 20, dims, ["c10::BFloat16"] * 3), launch(5, 3, 1), gpu_op(30, 40, 1),
+        operator("aten::relu", 50, 20, [[8, 16]], ["float"]), launch(55, 3, 2), gpu_op(80, 40, 2),
+    ]  # fmt: skip
+    with traces.load(tmp_path, events, **device("NVIDIA A100-SXM4-80GB")) as run:
+        assert run.fetch("SELECT bytes FROM op_limit WHERE is_exact")[1] == [(1024,)]
+        assert run.fetch("SELECT name FROM operator_work")[1] == [("aten::relu",)]
