@@ -1,6 +1,7 @@
 -- fact: An operator with its work.
 -- needs: matrix_work, template_work, convolution_work, attention_work, tensor_work, moved_work, triton_work,
---     pooled_work, indexed_work, bag_work, expert_work, gathered_work, listed_work, routed_work, paged_work
+--     pooled_work, indexed_work, bag_work, expert_work, gathered_work, listed_work, joined_work, routed_work,
+--     paged_work
 -- of: operator_call, operator_input
 -- FLOPs (a multiply-add is two) and bytes that must be read and written at least once, from the shapes and
 -- types of the inputs.

@@ -96,3 +96,39 @@ def test_work_beyond_63_bits_is_unknown(name, dims, tmp_path):
     with traces.load(tmp_path, events, **device("NVIDIA A100-SXM4-80GB")) as run:
         assert run.fetch("SELECT bytes FROM op_limit WHERE is_exact")[1] == [(1024,)]
         assert run.fetch("SELECT name FROM operator_work")[1] == [("aten::relu",)]
+
+
+def _node(name, start, dims, sequence):
+    event = operator(name, start, 20, dims, ["float"] * len(dims))
+    event["args"] |= {"Sequence number": sequence, "Fwd thread id": 1}
+    return event | {"tid": 200}
+
+
+def _joined(name, start, correlation, sequence=None, tid=100):
+    call = operator(name, start, 10, [[], []], ["TensorList", "Scalar"])
+    if sequence is not None:
+        call["args"] |= {"Sequence number": sequence, "Fwd thread id": 0}
+    kernel = gpu_op(start + 20, 10, correlation, name="CatArrayBatchedCopy")
+    return [call | {"tid": tid}, launch(start + 5, 2, correlation) | {"tid": tid}, kernel]
+
+
+def test_the_backward_pass_tells_what_a_call_joined(tmp_path):
+    # The first call needs no gradient: the node of its sequence number is the second one's.
+    events = [
+        *_joined("aten::cat", 0, 1, 7), *_joined("aten::cat", 50, 2, 7),
+        *_joined("aten::stack", 100, 3, 8), *_joined("aten::cat", 150, 4, 9),
+        _node("StackBackward0", 200, [[2, 8, 16]], 8), _node("CatBackward0", 250, [[8, 48]], 7),
+        # Parts of 8 x 16 and 8 x 32; of the other split, one part has no gradient.
+        _node("SplitWithSizesBackward0", 300, [[8, 16], [8, 32]], 5),
+        *_joined("aten::cat", 302, 5, tid=200),
+        _node("SplitBackward0", 350, [[8, 16], []], 4), *_joined("aten::cat", 352, 6, tid=200),
+    ]  # fmt: skip
+    with traces.load(tmp_path, events, **device("NVIDIA A100-SXM4-80GB")) as run:
+        rows = run.fetch("""
+            SELECT correlation, l.bytes, l.is_exact FROM op_limit AS l
+            JOIN gpu_ops USING (trace_id, event_id) ORDER BY 1
+        """)[1]
+    assert rows == [
+        (2, 2 * 4 * 8 * 48, True), (3, 2 * 4 * 2 * 8 * 16, True), (5, 2 * 4 * 8 * 48, True),
+        (6, 2 * 4 * 8 * 16, False),
+    ]  # fmt: skip
