@@ -17,7 +17,7 @@ KNOWN = """
 TWICE = "SELECT trace_id, event_id FROM op_limit GROUP BY ALL HAVING count(*) > 1"
 BOUNDS = """
     SELECT event_id, source, flops, bytes FROM op_limit
-    WHERE source IN ('same kernel', 'grid', 'tiles')
+    WHERE source IN ('same kernel', 'grid', 'tiles', 'layer', 'outputs')
 """
 
 
@@ -132,3 +132,37 @@ def test_the_backward_pass_tells_what_a_call_joined(tmp_path):
         (2, 2 * 4 * 8 * 48, True), (3, 2 * 4 * 2 * 8 * 16, True), (5, 2 * 4 * 8 * 48, True),
         (6, 2 * 4 * 8 * 16, False),
     ]  # fmt: skip
+
+
+def _tiled(name, start, correlation, kernel, grid, sequence=None, tid=100):
+    call = operator(name, start, 10)
+    if sequence is not None:
+        call["args"] |= {"Sequence number": sequence, "Fwd thread id": 0}
+    op = gpu_op(start + 20, 10, correlation, name=kernel)
+    op["args"] |= {"grid": grid, "block": [128, 1, 1]}
+    return [call | {"tid": tid}, launch(start + 5, 2, correlation) | {"tid": tid}, op]
+
+
+@pytest.mark.parametrize("sequence", [3, 4])
+def test_tiles_of_a_layers_products_tell_their_least_work(sequence, tmp_path):
+    # 100 x 300 by 300 x 200: tiles of 128 columns and 64 rows of the result, and so on.
+    events = [
+        *_tiled("aten::addmm", 0, 1, "volta_sgemm_128x64_tn", [2, 2, 1], 3),
+        {
+            **_node("autograd::engine::evaluate_function: AddmmBackward0", 100, [], sequence),
+            "dur": 90,
+        },
+        *_tiled("aten::mm", 110, 2, "volta_sgemm_64x32_sliced1x4_nn", [5, 4, 1], tid=200),
+        *_tiled("aten::mm", 150, 3, "volta_sgemm_128x128_nt", [3, 2, 4], tid=200),
+    ]
+    with traces.load(tmp_path, events, **device("NVIDIA A100-SXM4-80GB")) as run:
+        rows = run.fetch("""
+            SELECT source, flops, l.bytes FROM op_limit AS l
+            JOIN gpu_ops USING (trace_id, event_id) ORDER BY correlation
+        """)[1]
+    # At least: rows of the first product by the second's tiles (3 of 32 and one), and so on.
+    m, n, k = 97, 129, 257
+    layer = ("layer", 2 * m * n * k, 4 * (m * n + m * k + n * k))
+    sides = [(65, 129), (97, 257), (129, 257)]
+    outputs = [("outputs", 2 * a * b, 4 * (a * b + a + b)) for a, b in sides]
+    assert rows == ([layer] * 3 if sequence == 3 else outputs)
