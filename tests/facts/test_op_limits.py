@@ -17,7 +17,7 @@ KNOWN = """
 TWICE = "SELECT trace_id, event_id FROM op_limit GROUP BY ALL HAVING count(*) > 1"
 BOUNDS = """
     SELECT event_id, source, flops, bytes FROM op_limit
-    WHERE source IN ('same kernel', 'grid', 'tiles', 'layer', 'outputs')
+    WHERE source IN ('same kernel', 'grid', 'tiles', 'layer', 'outputs', 'neighbor')
 """
 
 
@@ -166,3 +166,39 @@ def test_tiles_of_a_layers_products_tell_their_least_work(sequence, tmp_path):
     sides = [(65, 129), (97, 257), (129, 257)]
     outputs = [("outputs", 2 * a * b, 4 * (a * b + a + b)) for a, b in sides]
     assert rows == ([layer] * 3 if sequence == 3 else outputs)
+
+
+RELU = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::clamp_min<float>, "
+    "at::detail::Array<char*, 2> >()"
+)
+
+
+@pytest.mark.parametrize(("next_name", "is_known"), [("aten::relu_", True), ("aten::mul_", False)])
+def test_the_operator_after_a_norm_tells_its_size_and_the_convolutions(
+    next_name, is_known, tmp_path
+):
+    # 10 full blocks of 128 threads and 4 floats each; the count of batches fills none.
+    elements = 10 * 512
+    node = "autograd::engine::evaluate_function: "
+    events = [
+        *_tiled("aten::conv2d", 0, 1, "cudnn_infer_conv", [7, 1, 1], 1),
+        *_tiled("aten::add_", 50, 2, RELU, [1, 1, 1], 2),
+        *_tiled("aten::batch_norm", 100, 3, "cudnn::bn_fw_tr_1C11", [7, 1, 1], 2),
+        *_tiled(next_name, 150, 4, RELU, [11, 1, 1], 3),
+        {**_node(f"{node}CudnnBatchNormBackward0", 200, [], 2), "dur": 40},
+        *_tiled("aten::cudnn_batch_norm_backward", 202, 5, "cudnn::bn_bw", [7, 1, 1], tid=200),
+        {**_node(f"{node}ConvolutionBackward0", 250, [], 1), "dur": 90},
+        *_tiled("aten::convolution_backward", 252, 6, "dgrad_engine", [7, 1, 1], tid=200),
+        *_tiled("aten::convolution_backward", 300, 7, "wgrad_alg0_engine", [7, 1, 1], tid=200),
+    ]
+    for event in events:
+        if "grid" in event["args"]:
+            event["args"]["blocks per SM"] = 1
+    with traces.load(tmp_path, events, **device("NVIDIA A100-SXM4-80GB")) as run:
+        rows = run.fetch("""
+            SELECT correlation, l.bytes FROM op_limit AS l JOIN gpu_ops USING (trace_id, event_id)
+            WHERE source = 'neighbor' ORDER BY 1
+        """)[1]
+    floats = {1: 1, 3: 2, 5: 3, 6: 0.5, 7: 0.5} if is_known else {}
+    assert rows == [(kernel, each * elements * 4) for kernel, each in floats.items()]
