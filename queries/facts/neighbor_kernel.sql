@@ -16,8 +16,7 @@
 -- those of the published network.
 WITH kernel AS MATERIALIZED (
     SELECT g.trace_id, g.event_id, g.pid, g.tid, g.dur_ns, g.launch_start_ns, h.outer_op_id AS op_id,
-           elements, size, g.class = 'elementwise' AS is_other,
-           g.class IN ('gemm', 'convolution') AS is_matrix
+           elements, size, g.class = 'elementwise' AS is_other
     FROM gpu_ops AS g
     JOIN thread_slice AS h ON g.trace_id = h.trace_id AND g.launch_id = h.event_id
     LEFT JOIN elementwise_grid AS e ON g.trace_id = e.trace_id AND g.event_id = e.event_id
@@ -69,7 +68,7 @@ told AS (
     FROM (FROM op WHERE is_backward) AS b JOIN sized AS f USING (trace_id, pid, part, sequence)
     QUALIFY count(*) OVER (PARTITION BY trace_id, b.op_id) = 1
 )
-SELECT trace_id, event_id, 'neighbor', is_matrix, NULL, 0,
+SELECT trace_id, event_id, 'neighbor', FALSE, NULL, 0,
        passes * tensor['elements'] * tensor['size'] * dur_ns / ns AS moved, 0
 FROM told JOIN kernel USING (trace_id, op_id) SEMI JOIN unworked_kernel USING (trace_id, event_id)
 WHERE NOT is_other AND moved > 0
