@@ -13,30 +13,29 @@
 -- results are M by K and K by N, each in one of two orders. Each of the sides is known from two grids, which
 -- must agree; of several ways to read them, the one of least work counts.
 WITH name AS (
-    SELECT label_id, format, TRY_CAST(tile[1] AS DOUBLE) AS x, TRY_CAST(tile[2] AS DOUBLE) AS y
+    SELECT label_id, format, TRY_CAST(tile[1] AS DOUBLE) AS x, TRY_CAST(tile[2] AS DOUBLE) AS y,
+           CASE WHEN format IN ('bf16', 'fp16') THEN 2 WHEN format IN ('tf32', 'fp32') THEN 4 END AS each
     FROM (SELECT label_id, format, regexp_extract_all(regexp_extract(name, '_\d+x\d+(_|$)'), '\d+') AS tile
         FROM slice_label WHERE class = 'gemm'
             AND regexp_matches(name, '^(maxwell|volta|turing|ampere)_\w*gemm'))
     WHERE x > 0 AND y > 0
 ),
 kernel AS MATERIALIZED (
-    SELECT g.trace_id, g.event_id, g.dur_ns, g.start_ns, cpu_op_id, outer_op_id, o.name AS operator, o.work,
-           o.work IN ('bmm', 'baddbmm') AS is_batched,
-           n.format,
-           CASE WHEN n.format IN ('bf16', 'fp16') THEN 2 WHEN n.format IN ('tf32', 'fp32') THEN 4 END AS each,
-           if(is_batched, TRY_CAST(grid AS DOUBLE[])[3], 1) AS batch,
-           x * TRY_CAST(grid AS DOUBLE[])[1] AS columns, y * TRY_CAST(grid AS DOUBLE[])[2] AS rows,
-           columns - x + 1 AS least_columns, rows - y + 1 AS least_rows
-    FROM gpu_ops AS g SEMI JOIN unworked_kernel USING (trace_id, event_id)
-    LEFT JOIN thread_slice AS h
-      ON g.trace_id = h.trace_id AND g.launch_id = h.event_id AND NOT g.is_graph
-    LEFT JOIN slice_label AS o ON h.op_label = o.label_id
-    LEFT JOIN name AS n ON g.label_id = n.label_id
-    WHERE (g.class = 'gemm' AND contains(o.work, 'convolution') IS NOT TRUE)
-        OR o.work IN ('mm', 'addmm', 'bmm', 'baddbmm')
+    SELECT *, x * blocks[1] AS columns, y * blocks[2] AS rows, x * (blocks[1] - 1) + 1 AS least_columns,
+           y * (blocks[2] - 1) + 1 AS least_rows, if(work IN ('bmm', 'baddbmm'), blocks[3], 1) AS batch
+    FROM (
+        SELECT g.trace_id, g.event_id, g.dur_ns, g.start_ns, cpu_op_id, outer_op_id, o.name AS operator,
+               o.work, n.*, TRY_CAST(grid AS DOUBLE[]) AS blocks
+        FROM gpu_ops AS g SEMI JOIN unworked_kernel USING (trace_id, event_id)
+        LEFT JOIN thread_slice AS h
+          ON g.trace_id = h.trace_id AND g.launch_id = h.event_id AND NOT g.is_graph
+        LEFT JOIN slice_label AS o ON h.op_label = o.label_id
+        LEFT JOIN name AS n ON g.label_id = n.label_id
+        WHERE (g.class = 'gemm' AND contains(o.work, 'convolution') IS NOT TRUE)
+            OR o.work IN ('mm', 'addmm', 'bmm', 'baddbmm'))
 ),
 -- An operator with the one kernel that multiplies; others add up its parts, or copy a bias.
-product AS (
+product AS MATERIALIZED (
     SELECT trace_id, cpu_op_id, any_value(outer_op_id) AS outer_op_id, any_value(operator) AS operator,
            min(start_ns) AS start_ns, sum(dur_ns) AS ns, any_value(format) AS format, any_value(each) AS each,
            any_value(batch) FILTER (columns > 0) AS batch,
@@ -45,7 +44,7 @@ product AS (
     FROM kernel WHERE work IN ('mm', 'addmm', 'bmm', 'baddbmm')
     GROUP BY trace_id, cpu_op_id HAVING count(columns) = 1
 ),
-placed AS (
+placed AS MATERIALIZED (
     SELECT p.*, e.args->>'Sequence number' AS sequence, e.pid,
            nullif(lower(regexp_extract(o.name, ': (\w+)Backward\d*$', 1)), '') AS node
     FROM product AS p JOIN event_row AS r ON p.trace_id = r.trace_id AND p.outer_op_id = r.event_id
@@ -55,7 +54,7 @@ placed AS (
     WHERE sequence IS NOT NULL
 ),
 -- Of the operators with a number, the last one has the node: those before it need no gradient.
-layer AS (
+layer AS MATERIALIZED (
     SELECT f.trace_id, f.cpu_op_id, f.batch, f.each, f.rows, f.columns, list(b.cpu_op_id) AS back_ids,
            list({'a': b.rows, 'b': b.columns} ORDER BY b.start_ns) AS back
     FROM (FROM placed WHERE node IS NULL
@@ -67,17 +66,24 @@ layer AS (
 ),
 -- Which of the two is M by K, and the order of each one's sides. NULLs of a product that is not there are
 -- ignored.
-way AS (
-    SELECT trace_id, cpu_op_id, back_ids, batch, each,
-           if(is_swapped, back[2], back[1]) AS mk, if(is_swapped, back[1], back[2]) AS kn,
-           if(mk_turned, mk['b'], mk['a']) AS mk_m, if(mk_turned, mk['a'], mk['b']) AS mk_k,
-           if(kn_turned, kn['a'], kn['b']) AS kn_n, if(kn_turned, kn['b'], kn['a']) AS kn_k,
-           greatest(rows.least, mk_m['least']) AS m, greatest(columns.least, kn_n['least']) AS n,
-           greatest(mk_k['least'], kn_k['least']) AS k
+assigned AS (
+    SELECT *, if(is_swapped, back[2], back[1]) AS mk, if(is_swapped, back[1], back[2]) AS kn
     FROM layer, (VALUES (FALSE), (TRUE)) AS s(is_swapped), (VALUES (FALSE), (TRUE)) AS t(mk_turned),
         (VALUES (FALSE), (TRUE)) AS u(kn_turned)
-    WHERE m <= least(rows.most, mk_m['most']) AND n <= least(columns.most, kn_n['most'])
-        AND k <= least(mk_k['most'], kn_k['most'])
+),
+sided AS (
+    SELECT *, if(mk_turned, mk['b'], mk['a']) AS mk_m, if(mk_turned, mk['a'], mk['b']) AS mk_k,
+           if(kn_turned, kn['a'], kn['b']) AS kn_n, if(kn_turned, kn['b'], kn['a']) AS kn_k
+    FROM assigned
+),
+way AS (
+    FROM (
+        SELECT trace_id, cpu_op_id, back_ids, batch, each, greatest(rows.least, mk_m['least']) AS m,
+               greatest(columns.least, kn_n['least']) AS n, greatest(mk_k['least'], kn_k['least']) AS k,
+               least(rows.most, mk_m['most']) AS most_m, least(columns.most, kn_n['most']) AS most_n,
+               least(mk_k['most'], kn_k['most']) AS most_k
+        FROM sided)
+    WHERE m <= most_m AND n <= most_n AND k <= most_k
 ),
 told AS (
     SELECT trace_id, unnest(list_prepend(cpu_op_id, any_value(back_ids))) AS cpu_op_id,

@@ -44,21 +44,17 @@ op AS MATERIALIZED (
     JOIN event_row AS e ON k.trace_id = e.trace_id AND k.op_id = e.event_id JOIN meaning USING (label_id)
 ),
 forward AS (
-    SELECT *, lead(part) OVER in_turn AS next_part, lead(part, 2) OVER in_turn AS last_part,
-           lag(part) OVER in_turn AS part_before,
-           lead({'elements': elements, 'size': size}) OVER in_turn AS next,
-           lead({'elements': elements, 'size': size}, 2) OVER in_turn AS last,
-           lag({'elements': elements, 'size': size}) OVER in_turn AS before
-    FROM op WHERE NOT is_backward
+    SELECT *, lead(item) OVER in_turn AS next, lead(item, 2) OVER in_turn AS last,
+           lag(item) OVER in_turn AS before
+    FROM (SELECT *, {'part': part, 'elements': elements, 'size': size} AS item FROM op WHERE NOT is_backward)
     WINDOW in_turn AS (PARTITION BY trace_id, pid, tid ORDER BY start_ns, op_id)
 ),
 sized AS (
-    SELECT trace_id, pid, op_id, sequence, part, ns,
-           CASE WHEN part = 'pooling' THEN if(part_before = 'elementwise', before, NULL)
-               WHEN next_part = 'elementwise' THEN next
-               WHEN part = 'convolution' AND next_part = 'norm' AND last_part = 'elementwise' THEN last
-               END AS tensor,
-           CASE part WHEN 'norm' THEN 2 ELSE 1 END AS passes
+    SELECT trace_id, pid, op_id, sequence, part, ns, if(part = 'norm', 2, 1) AS passes,
+           CASE WHEN part = 'pooling' THEN if(before['part'] = 'elementwise', before, NULL)
+               WHEN next['part'] = 'elementwise' THEN next
+               WHEN part = 'convolution' AND next['part'] = 'norm' AND last['part'] = 'elementwise' THEN last
+               END AS tensor
     FROM forward WHERE part IN ('convolution', 'norm', 'pooling') AND tensor['elements'] > 0
 ),
 told AS (
