@@ -16,9 +16,12 @@
 -- those of the published network.
 WITH kernel AS MATERIALIZED (
     SELECT g.trace_id, g.event_id, g.pid, g.tid, g.dur_ns, g.launch_start_ns, h.outer_op_id AS op_id,
-           elements, size, g.class = 'elementwise' AS is_other
+           elements, size,
+           g.class = 'elementwise' OR coalesce(o.work IN ('copy', 'elementwise', 'fill'), FALSE) AS is_other
     FROM gpu_ops AS g
     JOIN thread_slice AS h ON g.trace_id = h.trace_id AND g.launch_id = h.event_id
+    -- Casts of a convolution's inputs, and sums of gradients, are other operators inside it.
+    LEFT JOIN slice_label AS o ON h.op_label = o.label_id
     LEFT JOIN elementwise_grid AS e ON g.trace_id = e.trace_id AND g.event_id = e.event_id
     WHERE g.kind = 'kernel' AND NOT g.is_graph AND g.activity = 'compute'
 ),

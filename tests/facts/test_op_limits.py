@@ -28,6 +28,8 @@ BOUNDS = """
         (OWN_TRACES / "h100/attention-naive.json.gz", {"grid"}),
         (SHARED_TRACES / "b200-vllm-eager.json.gz", {"grid", "tiles"}),
         (SHARED_TRACES / "h100-owlv2.json.gz", {"grid"}),
+        (SHARED_TRACES / "a100-transformer-batch512.json.gz", {"grid", "outputs", "neighbor"}),
+        (SHARED_TRACES / "v100-dlrm-rank0.json.gz", {"grid", "outputs", "layer"}),
     ],
     ids=lambda each: getattr(each, "stem", ""),
 )
