@@ -6,9 +6,9 @@
 -- given a type of mask, 1 and 2 of which are causal. Without a batch, (tokens, heads, features) are of
 -- several sequences, whose number `starts` tells: they have the fewest pairs if all are as long.
 WITH named AS (
-    SELECT *, d[CASE WHEN is_backward THEN 2 ELSE 1 END] AS q,
-           d[CASE WHEN is_backward THEN 3 ELSE 2 END] AS k,
-           d[CASE WHEN is_backward THEN 4 ELSE 3 END] AS v,
+    SELECT *, d[CASE WHEN is_backward THEN 2 ELSE 1 END]::DOUBLE[] AS q,
+           d[CASE WHEN is_backward THEN 3 ELSE 2 END]::DOUBLE[] AS k,
+           d[CASE WHEN is_backward THEN 4 ELSE 3 END]::DOUBLE[] AS v,
            CASE WHEN contains(kind, 'bshd') THEN 2 ELSE 3 END AS sequence_at,
            coalesce(lower(c[setting['causal']]) IN ('true', '1', '2'), FALSE) AS is_causal,
            q[sequence_at] AS sq, k[sequence_at] AS sk, d[setting['starts']][1] - 1 AS sequences

@@ -5,15 +5,17 @@
 -- An input `x` with a weight `w` (backward: both after the output's gradient); `mask`: the gradients wanted.
 -- A transposed one has its input's channels first in its weight, and those of a group of its output second.
 WITH named AS (
-    SELECT *, d[CASE WHEN is_backward THEN 2 ELSE 1 END] AS x,
-           d[CASE WHEN is_backward THEN 3 ELSE 2 END] AS w,
-           integers_of(c[setting['stride']]) AS stride, integers_of(c[setting['padding']]) AS padding,
+    SELECT *, d[CASE WHEN is_backward THEN 2 ELSE 1 END]::DOUBLE[] AS x,
+           d[CASE WHEN is_backward THEN 3 ELSE 2 END]::DOUBLE[] AS w,
+           integers_of(c[setting['stride']])::DOUBLE[] AS stride,
+           integers_of(c[setting['padding']])::DOUBLE[] AS padding,
            CASE WHEN setting['dilation'] IS NULL THEN [1]
-                ELSE integers_of(c[setting['dilation']]) END AS dilation,
+                ELSE integers_of(c[setting['dilation']]) END::DOUBLE[] AS dilation,
            contains(name, 'transpose')
                OR coalesce(lower(c[CASE WHEN is_backward THEN 8 ELSE setting['transposed'] END])
                    IN ('true', '1'), FALSE) AS is_transposed,
-           integers_of(c[setting['added']]) AS added, TRY_CAST(c[setting['groups']] AS BIGINT) AS groups,
+           integers_of(c[setting['added']])::DOUBLE[] AS added,
+           TRY_CAST(c[setting['groups']] AS DOUBLE) AS groups,
            CASE WHEN is_backward THEN
                list_transform(string_split(trim(c[11], '[]'), ','), lambda m: lower(trim(m)) IN ('true', '1'))
            END AS mask
@@ -31,9 +33,9 @@ measured AS (
                             - 2 * coalesce(padding[k], padding[-1])
                             + coalesce(dilation[k], dilation[-1]) * (w[k + 2] - 1)
                             + coalesce(added[k], added[-1]) + 1
-                        ELSE (x[k + 2] + 2 * coalesce(padding[k], padding[-1])
+                        ELSE floor((x[k + 2] + 2 * coalesce(padding[k], padding[-1])
                             - coalesce(dilation[k], dilation[-1]) * (w[k + 2] - 1) - 1)
-                            // coalesce(stride[k], stride[-1]) + 1 END
+                            / coalesce(stride[k], stride[-1])) + 1 END
                     )) END AS out
     FROM named
 )

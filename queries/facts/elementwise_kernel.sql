@@ -1,35 +1,5 @@
--- fact: The least bytes of PyTorch's elementwise kernels, by their grids and template arguments.
+-- fact: The least bytes of PyTorch's elementwise kernels.
 -- into: kernel_bound
--- of: unworked_kernel
--- when: kind = 'kernel' AND contains(name, 'elementwise_kernel')
+-- of: elementwise_grid
 -- scope: all
--- Every block but the last is full. A thread does 4 elements, or as many as its vectors hold if these are
--- longer; with strides, as many as the second number says. Inputs with strides may be read again and again
--- and are not counted. Each element counts with the shortest type that the arguments name.
--- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/CUDALoops.cuh
--- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/thread_constants.h
-WITH launch AS (
-    SELECT trace_id, event_id, u.name, TRY_CAST(grid AS DOUBLE[])[1] - 1 AS full_blocks,
-           TRY_CAST(args->>'block' AS DOUBLE[])[1] AS threads
-    FROM unworked_kernel JOIN gpu_ops AS u USING (trace_id, event_id)
-    JOIN event_row USING (trace_id, event_id)
-    -- AMD's grids count blocks or threads.
-    WHERE contains(u.name, 'elementwise_kernel') AND blocks_per_sm IS NOT NULL
-),
-named AS (
-    SELECT DISTINCT name, contains(name, 'copy_kernel') AS copies,
-           regexp_extract(name, '(vectorized|unrolled)?_?elementwise_kernel\w*<(\d+)?(?:, (\d+))?',
-               ['way', 'width', 'unrolled']) AS form,
-           TRY_CAST(regexp_extract(name, '(?i)array<char ?\*, ?(\d+)', 1) AS DOUBLE) AS pointers,
-           coalesce(list_min(list_transform(regexp_extract_all(
-               regexp_extract(name, '<.*>'), '\b(c10::BFloat16|c10::Half|float|double|bool)\b'),
-               lambda type: element_bytes(type))), 1) AS size,
-           -- Unrolled kernels convert types, the shorter of which the arguments may not name.
-           CASE WHEN copies THEN size + if(form['way'] = '', size, 1) WHEN form['way'] = '' THEN size
-               WHEN form['way'] = 'unrolled' THEN pointers * least(size, 2) ELSE pointers * size END AS each,
-           CASE form['way'] WHEN '' THEN TRY_CAST(form['unrolled'] AS DOUBLE)
-               WHEN 'vectorized' THEN greatest(4, TRY_CAST(form['width'] AS DOUBLE)) ELSE 4 END AS elements
-    FROM launch
-)
-SELECT trace_id, event_id, 'grid', FALSE, NULL, 0, full_blocks * threads * elements * each AS bytes, 0
-FROM launch JOIN named USING (name) WHERE bytes > 0 AND isfinite(bytes)
+SELECT trace_id, event_id, 'grid', FALSE, NULL, 0, bytes, 0 FROM elementwise_grid

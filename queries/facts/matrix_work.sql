@@ -4,17 +4,17 @@
 -- when: kind = 'cpu_op' AND regexp_matches(work,
 --     '^(add|b|baddb|packed_)?mm(_out)?$|^(linear|mv)$|^gated_')
 -- `a` and `b` are the two factors of a product; operators of engines get the output first (`mm_out`). Packed
--- weights of 4 bits are (outputs / 8, ...) ints.
+-- weights of 4 bits are (outputs / 8, ...) ints. DOUBLE holds the FLOPs of any shape that a trace may claim.
 WITH factored AS (
     SELECT *,
            CASE WHEN kind IN ('mm', 'bmm', 'packed_mm') THEN d[1]
                 WHEN kind IN ('addmm', 'baddbmm', 'mm_out') THEN d[2]
                 WHEN kind = 'mv' THEN d[CASE WHEN len(d[1]) = 2 THEN 1 ELSE 2 END]
-                WHEN kind = 'linear' THEN [elements(d[1]) // d[1][-1], d[1][-1]]::BIGINT[] END AS a,
+                WHEN kind = 'linear' THEN [elements(d[1]) // d[1][-1], d[1][-1]] END::DOUBLE[] AS a,
            CASE WHEN kind IN ('mm', 'bmm') THEN d[2] WHEN kind IN ('addmm', 'baddbmm', 'mm_out') THEN d[3]
-                WHEN kind = 'mv' THEN [a[2], 1]::BIGINT[]
-                WHEN kind = 'packed_mm' THEN [a[2], d[2][1] * 8]::BIGINT[]
-                WHEN kind = 'linear' THEN list_reverse(d[2]) END AS b,
+                WHEN kind = 'mv' THEN [a[2], 1]
+                WHEN kind = 'packed_mm' THEN [a[2], d[2][1] * 8::DOUBLE]
+                WHEN kind = 'linear' THEN list_reverse(d[2]) END::DOUBLE[] AS b,
            kind IN ('bmm', 'baddbmm') AS is_batched
     FROM _scratch.operator_input
     WHERE kind IN ('mm', 'addmm', 'linear', 'bmm', 'baddbmm', 'mm_out', 'mv', 'packed_mm')

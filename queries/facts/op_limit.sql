@@ -1,5 +1,6 @@
 -- fact: What a GPU op of known work has to do at least, and the least time that the device needs for it.
--- needs: same_kernel, elementwise_kernel, tiled_product, other_trace_product, collective, device_peaks
+-- needs: same_kernel, elementwise_kernel, neighbor_kernel, tiled_product, layer_product, other_trace_product,
+--     collective, device_peaks
 -- of: gpu_ops
 -- scope: all
 -- An operator's work is divided among its GPU ops by their durations. Of several bounds the one of most bytes
@@ -7,8 +8,8 @@
 CREATE TABLE op_limit (
     trace_id INTEGER, event_id BIGINT, -- the GPU op
     is_exact  BOOLEAN,   -- from shapes, or a copy's size; else a lower bound
-    source    VARCHAR,   -- call, capture by node or by order, copy, collective; of a bound: same kernel,
-                         -- grid, tiles, other trace
+    source    VARCHAR,   -- call, capture by node or by order, copy, collective; of a bound: as in
+                         -- kernel_bound
     is_matrix BOOLEAN,   -- it runs on the units for matrix products
     dur_ns BIGINT,
     flops     DOUBLE,

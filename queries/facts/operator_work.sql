@@ -1,6 +1,7 @@
 -- fact: An operator with its work.
 -- needs: matrix_work, template_work, convolution_work, attention_work, tensor_work, moved_work, triton_work,
---     pooled_work, indexed_work, bag_work, expert_work, gathered_work, listed_work, routed_work, paged_work
+--     pooled_work, indexed_work, bag_work, expert_work, gathered_work, listed_work, joined_work, routed_work,
+--     paged_work
 -- of: operator_call, operator_input
 -- FLOPs (a multiply-add is two) and bytes that must be read and written at least once, from the shapes and
 -- types of the inputs.
@@ -23,7 +24,7 @@ CREATE TABLE operator_work (
     weight_bytes  BIGINT,  -- the part of read_bytes that is weights and caches of the model
     is_exact      BOOLEAN  -- by shapes alone; else something is assumed
 );
--- Empty tensors give no work.
+-- Empty tensors give no work, and neither do shapes whose bytes exceed 63 bits.
 WITH work AS (
     SELECT c.*, is_matrix, type, flops, read, written, weights, is_exact
     FROM _scratch.operator_call AS c JOIN _scratch.input_work AS w
@@ -37,4 +38,4 @@ SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, kind, dims,
        peak_name(type) AS peak, flops, TRY_CAST(read AS BIGINT) AS read_bytes,
        TRY_CAST(written AS BIGINT) AS written_bytes,
        coalesce(TRY_CAST(weights AS BIGINT), 0) AS weight_bytes, is_exact
-FROM work WHERE isfinite(flops) AND read_bytes IS NOT NULL AND written_bytes IS NOT NULL
+FROM work WHERE isfinite(flops) AND TRY_CAST(read + written AS BIGINT) IS NOT NULL

@@ -16,13 +16,17 @@ WITH bound AS (
     SELECT trace_id, event_id, least(dur_ns, usual_ns) AS alone_ns, roof_bound(math_ns, memory_ns, alone_ns,
                coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS known_roof,
            100 * greatest(math_ns, memory_ns) < thresholds().near_roof_percent * alone_ns AS is_far,
-           -- A lower bound of the work does not show that it is far from both roofs.
-           CASE WHEN is_exact OR NOT is_far THEN known_roof END AS any_roof,
+           -- A lower bound of the work does not show that it is far from both roofs. Tiles bound a product's
+           -- FLOPs less closely than its bytes.
+           CASE WHEN is_exact OR NOT is_far AND (source <> 'layer' OR known_roof = 'math') THEN known_roof
+               END AS any_roof,
            -- Most of its time is a disturbance's, and not that of too small a kernel.
            any_roof = 'latency' AND excess_ns > usual_ns AS is_disturbed
     FROM op_limit LEFT JOIN uneven_product USING (trace_id, event_id)
-    -- Other launches on the same grid have to agree, and few tokens are few: see below.
-    WHERE is_asked(trace_id) AND source NOT IN ('same kernel', 'tiles', 'other trace')
+    -- Other launches on the same grid have to agree, and few tokens are few: see below. Bytes of a result or
+    -- of a neighbor's tensor do not show how many FLOPs there are.
+    WHERE is_asked(trace_id)
+        AND source NOT IN ('same kernel', 'tiles', 'other trace', 'outputs', 'neighbor')
 ),
 op AS MATERIALIZED (
     SELECT op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.name,

@@ -34,7 +34,9 @@ stream AS (
            sum(g.dur_ns) FILTER (activity = 'compute' AND is_exact IS NOT NULL) AS known_ns,
            sum(g.dur_ns) FILTER (activity = 'compute' AND is_exact) AS exact_ns,
            sum(least_ns) AS least_ns, sum(least(far_ns, g.dur_ns)) FILTER (least_ns IS NOT NULL) AS memory_ns,
-           sum(least(math_ns, g.dur_ns)) FILTER (is_matrix AND least_ns IS NOT NULL) AS math_ns,
+           -- Where the peak is unknown, math_ns is NULL, which `least` would ignore.
+           sum(least(math_ns, g.dur_ns))
+               FILTER (is_matrix AND math_ns IS NOT NULL AND least_ns IS NOT NULL) AS math_ns,
            sum(least_ns) FILTER (source = 'collective') AS link_ns, sum(weight_bytes) AS weight_bytes
     FROM span AS s
     JOIN gpu_ops AS g ON s.trace_id = g.trace_id AND coalesce(of_device, g.device_id) = g.device_id

@@ -17,7 +17,7 @@ KNOWN = """
 TWICE = "SELECT trace_id, event_id FROM op_limit GROUP BY ALL HAVING count(*) > 1"
 BOUNDS = """
     SELECT event_id, source, flops, bytes FROM op_limit
-    WHERE source IN ('same kernel', 'grid', 'tiles')
+    WHERE source IN ('same kernel', 'grid', 'tiles', 'layer', 'outputs', 'neighbor')
 """
 
 
@@ -28,6 +28,8 @@ BOUNDS = """
         (OWN_TRACES / "h100/attention-naive.json.gz", {"grid"}),
         (SHARED_TRACES / "b200-vllm-eager.json.gz", {"grid", "tiles"}),
         (SHARED_TRACES / "h100-owlv2.json.gz", {"grid"}),
+        (SHARED_TRACES / "a100-transformer-batch512.json.gz", {"grid", "outputs", "neighbor"}),
+        (SHARED_TRACES / "v100-dlrm-rank0.json.gz", {"grid", "outputs", "layer"}),
     ],
     ids=lambda each: getattr(each, "stem", ""),
 )
@@ -76,3 +78,129 @@ def test_another_trace_of_the_model_tells_the_weights_of_a_replay(replayed, know
     # One token at least.
     widths = [512 + n for n in range(known)]
     assert rows == [(2 * 1024 * width, 2 * 1024 * width) for width in widths]
+
+
+@pytest.mark.parametrize(
+    ("name", "dims"),
+    [
+        ("aten::mm", [[2 * 10**15, 10**15], [10**15, 3]]),
+        ("aten::bmm", [[10**9, 10**9, 10**9], [10**9, 10**9, 10**9]]),
+        ("aten::linear", [[10**9, 10**9, 10**9], [10**9, 10**9]]),
+        ("aten::_scaled_dot_product_flash_attention", [[2, 4, 10**18, 8 * 10**18]] * 3),
+        ("tracekit::act_mul", [[4, 2**61]]),
+    ],
+)
+def test_work_beyond_63_bits_is_unknown(name, dims, tmp_path):
+    events = [
+        operator(name, 0, 20, dims, ["c10::BFloat16"] * 3), launch(5, 3, 1), gpu_op(30, 40, 1),
+        operator("aten::relu", 50, 20, [[8, 16]], ["float"]), launch(55, 3, 2), gpu_op(80, 40, 2),
+    ]  # fmt: skip
+    with traces.load(tmp_path, events, **device("NVIDIA A100-SXM4-80GB")) as run:
+        assert run.fetch("SELECT bytes FROM op_limit WHERE is_exact")[1] == [(1024,)]
+        assert run.fetch("SELECT name FROM operator_work")[1] == [("aten::relu",)]
+
+
+def _node(name, start, dims, sequence):
+    event = operator(name, start, 20, dims, ["float"] * len(dims))
+    event["args"] |= {"Sequence number": sequence, "Fwd thread id": 1}
+    return event | {"tid": 200}
+
+
+def _joined(name, start, correlation, sequence=None, tid=100):
+    call = operator(name, start, 10, [[], []], ["TensorList", "Scalar"])
+    if sequence is not None:
+        call["args"] |= {"Sequence number": sequence, "Fwd thread id": 0}
+    kernel = gpu_op(start + 20, 10, correlation, name="CatArrayBatchedCopy")
+    return [call | {"tid": tid}, launch(start + 5, 2, correlation) | {"tid": tid}, kernel]
+
+
+def test_the_backward_pass_tells_what_a_call_joined(tmp_path):
+    # The first call needs no gradient: the node of its sequence number is the second one's.
+    events = [
+        *_joined("aten::cat", 0, 1, 7), *_joined("aten::cat", 50, 2, 7),
+        *_joined("aten::stack", 100, 3, 8), *_joined("aten::cat", 150, 4, 9),
+        _node("StackBackward0", 200, [[2, 8, 16]], 8), _node("CatBackward0", 250, [[8, 48]], 7),
+        # Parts of 8 x 16 and 8 x 32; of the other split, one part has no gradient.
+        _node("SplitWithSizesBackward0", 300, [[8, 16], [8, 32]], 5),
+        *_joined("aten::cat", 302, 5, tid=200),
+        _node("SplitBackward0", 350, [[8, 16], []], 4), *_joined("aten::cat", 352, 6, tid=200),
+    ]  # fmt: skip
+    with traces.load(tmp_path, events, **device("NVIDIA A100-SXM4-80GB")) as run:
+        rows = run.fetch("""
+            SELECT correlation, l.bytes, l.is_exact FROM op_limit AS l
+            JOIN gpu_ops USING (trace_id, event_id) ORDER BY 1
+        """)[1]
+    assert rows == [
+        (2, 2 * 4 * 8 * 48, True), (3, 2 * 4 * 2 * 8 * 16, True), (5, 2 * 4 * 8 * 48, True),
+        (6, 2 * 4 * 8 * 16, False),
+    ]  # fmt: skip
+
+
+def _tiled(name, start, correlation, kernel, grid, sequence=None, tid=100):
+    call = operator(name, start, 10)
+    if sequence is not None:
+        call["args"] |= {"Sequence number": sequence, "Fwd thread id": 0}
+    op = gpu_op(start + 20, 10, correlation, name=kernel)
+    op["args"] |= {"grid": grid, "block": [128, 1, 1]}
+    return [call | {"tid": tid}, launch(start + 5, 2, correlation) | {"tid": tid}, op]
+
+
+@pytest.mark.parametrize("sequence", [3, 4])
+def test_tiles_of_a_layers_products_tell_their_least_work(sequence, tmp_path):
+    # 100 x 300 by 300 x 200: tiles of 128 columns and 64 rows of the result, and so on.
+    events = [
+        *_tiled("aten::addmm", 0, 1, "volta_sgemm_128x64_tn", [2, 2, 1], 3),
+        {
+            **_node("autograd::engine::evaluate_function: AddmmBackward0", 100, [], sequence),
+            "dur": 90,
+        },
+        *_tiled("aten::mm", 110, 2, "volta_sgemm_64x32_sliced1x4_nn", [5, 4, 1], tid=200),
+        *_tiled("aten::mm", 150, 3, "volta_sgemm_128x128_nt", [3, 2, 4], tid=200),
+    ]
+    with traces.load(tmp_path, events, **device("NVIDIA A100-SXM4-80GB")) as run:
+        rows = run.fetch("""
+            SELECT source, flops, l.bytes FROM op_limit AS l
+            JOIN gpu_ops USING (trace_id, event_id) ORDER BY correlation
+        """)[1]
+    # At least: rows of the first product by the second's tiles (3 of 32 and one), and so on.
+    m, n, k = 97, 129, 257
+    layer = ("layer", 2 * m * n * k, 4 * (m * n + m * k + n * k))
+    sides = [(65, 129), (97, 257), (129, 257)]
+    outputs = [("outputs", 2 * a * b, 4 * (a * b + a + b)) for a, b in sides]
+    assert rows == ([layer] * 3 if sequence == 3 else outputs)
+
+
+RELU = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::clamp_min<float>, "
+    "at::detail::Array<char*, 2> >()"
+)
+
+
+@pytest.mark.parametrize(("next_name", "is_known"), [("aten::relu_", True), ("aten::mul_", False)])
+def test_the_operator_after_a_norm_tells_its_size_and_the_convolutions(
+    next_name, is_known, tmp_path
+):
+    # 10 full blocks of 128 threads and 4 floats each; the count of batches fills none.
+    elements = 10 * 512
+    node = "autograd::engine::evaluate_function: "
+    events = [
+        *_tiled("aten::conv2d", 0, 1, "cudnn_infer_conv", [7, 1, 1], 1),
+        *_tiled("aten::add_", 50, 2, RELU, [1, 1, 1], 2),
+        *_tiled("aten::batch_norm", 100, 3, "cudnn::bn_fw_tr_1C11", [7, 1, 1], 2),
+        *_tiled(next_name, 150, 4, RELU, [11, 1, 1], 3),
+        {**_node(f"{node}CudnnBatchNormBackward0", 200, [], 2), "dur": 40},
+        *_tiled("aten::cudnn_batch_norm_backward", 202, 5, "cudnn::bn_bw", [7, 1, 1], tid=200),
+        {**_node(f"{node}ConvolutionBackward0", 250, [], 1), "dur": 90},
+        *_tiled("aten::convolution_backward", 252, 6, "dgrad_engine", [7, 1, 1], tid=200),
+        *_tiled("aten::convolution_backward", 300, 7, "wgrad_alg0_engine", [7, 1, 1], tid=200),
+    ]
+    for event in events:
+        if "grid" in event["args"]:
+            event["args"]["blocks per SM"] = 1
+    with traces.load(tmp_path, events, **device("NVIDIA A100-SXM4-80GB")) as run:
+        rows = run.fetch("""
+            SELECT correlation, l.bytes FROM op_limit AS l JOIN gpu_ops USING (trace_id, event_id)
+            WHERE source = 'neighbor' ORDER BY 1
+        """)[1]
+    floats = {1: 1, 3: 2, 5: 3, 6: 0.5, 7: 0.5} if is_known else {}
+    assert rows == [(kernel, each * elements * 4) for kernel, each in floats.items()]

@@ -46,7 +46,7 @@ QUERIES = (
 CallSites = Mapping[int | None, CallSite]
 
 # A unit whose device's peaks are not known.
-_LIMITLESS = dict.fromkeys(("floor_ns", "must_ns", "mfu", "mbu", "modelled"))
+_LIMITLESS = dict.fromkeys(("floor_ns", "must_ns", "mfu", "mbu", "modelled", "exact"))
 # The most groups of units, of all levels, in an analysis.
 _GROUPS = 50
 # The most characters of a kernel's name in a sentence.

@@ -74,6 +74,8 @@ class UnitGroup(Struct, frozen=True):
     """Model bandwidth utilization: the share that reading weights and caches takes."""
     modelled: float | None = None
     """The share of its kernels' time whose work, or a lower bound of it, is known."""
+    exact: float | None = None
+    """The share whose work itself is known."""
     verdict: str | None = None
     """What bounds the unit of median length; null: it is not judged."""
     bottleneck: str | None = None

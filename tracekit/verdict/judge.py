@@ -359,7 +359,8 @@ def _floor_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
         how += f", and {duration(must_ns)} however it is fused"
     return [
         f"At its peaks, the device needs {duration(floor_ns)} at least for the work of a "
-        f"{unit.kind} {how} ({percent(known)} of the kernels' time is of known or bounded work)."
+        f"{unit.kind} {how} (of the kernels' time, {percent(unit.exact)} is of known work and "
+        f"{percent(known - (unit.exact or 0.0))} of work with a lower bound)."
     ]
 
 

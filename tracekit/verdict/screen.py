@@ -182,8 +182,11 @@ def floor(analysis: Analysis) -> str:
     unit, span_ns = main_units(analysis), analysis.judged.window.span_ns
     if unit is None or not unit.floor_ns or not span_ns or 2 * (unit.modelled or 0.0) < 1:
         return ""
-    known = f"{100 * (unit.modelled or 0.0):.0f} % of kernel time known"
-    return f"{of_whole(unit.floor_ns, span_ns)}: the least this device needs ({known})"
+    exact, known = unit.exact or 0.0, unit.modelled or 0.0
+    how = f"{100 * exact:.0f} % of kernel time known"
+    if known - exact >= _LEAST:
+        how += f", {100 * (known - exact):.0f} % bounded"
+    return f"{of_whole(unit.floor_ns, span_ns)} is the least that the device needs ({how})"
 
 
 # -- the host and the device -----------------------------------------------------------------------
