@@ -65,7 +65,8 @@ def find(
 ) -> FixList:
     """Possible changes in a window of a trace, highest saving first.
 
-    One-offs come last, or first if they take longer than the rest of the window.
+    One-offs come last, or first if they take longer than the rest of the window, or may happen
+    again and cost far more.
     `of_window` has the gains in the judged part of the window. `findings` are the trace's problems,
     and `missing` the messages about data that was not recorded, by code. `repeats` says whether
     most kernels run again and again. Advice is listed if it saves the share `advised_gain` of that
@@ -118,7 +119,13 @@ def find(
     least_once_ns = max(1, thresholds.advised_gain * whole.window_ns)
     of_host = is_cold or whole.one_offs_ns >= least_once_ns
     once = advice_on_once(replay, least_once_ns, of_host, is_cold=is_cold, is_warm=is_warm)
+    # A start that is longer than the rest comes first, and so does what interrupts the run later
+    # and costs more than the first change saves in all steps.
     is_start = is_cold or sum(each.saves_ns for each in once) > whole.window_ns
+    recurring_ns = max((each.price.saves_ns for each in worth[:1]), default=0)
+    often = max(1, len(replay.steps))
+    urgent = [each for each in once if _interrupts(each, 2 * often * recurring_ns)]
+    listed = listed if is_start else [*urgent, *listed]
     listed_first = [each.change for each in worth if not is_beside(each.remedy)][:TOGETHER]
     first_ns = prices.price(*listed_first).saves_ns if len(listed_first) > 1 else None
     fixes = FixList(
@@ -126,13 +133,18 @@ def find(
         window=window.name,
         window_ns=prices.window_ns,
         bottleneck=None,
-        advice=[*once, *listed] if is_start else [*listed, *once],
+        advice=[*once, *listed] if is_start else [*listed, *(e for e in once if e not in urgent)],
         together=together,
         unlooked=unlooked,
         notes=[],
         first_ns=first_ns,
     )
     return without_prices(fixes) if is_few else fixes
+
+
+def _interrupts(once: Advice, least_ns: int) -> bool:
+    """Whether a one-off may happen again, and takes this long."""
+    return not all_remedies()[once.remedy].at_start and once.saves_ns >= least_ns > 0
 
 
 def without_prices(fixes: FixList) -> FixList:

@@ -182,11 +182,10 @@ def floor(analysis: Analysis) -> str:
     unit, span_ns = main_units(analysis), analysis.judged.window.span_ns
     if unit is None or not unit.floor_ns or not span_ns or 2 * (unit.modelled or 0.0) < 1:
         return ""
-    exact, known = unit.exact or 0.0, unit.modelled or 0.0
-    how = f"{100 * exact:.0f} % of kernel time known"
-    if known - exact >= _LEAST:
-        how += f", {100 * (known - exact):.0f} % bounded"
-    return f"{of_whole(unit.floor_ns, span_ns)} is the least that the device needs ({how})"
+    exact = unit.exact or 0.0
+    shares = {"known": exact, "bounded": (unit.modelled or 0.0) - exact}
+    work = ", ".join(f"{100 * part:.0f} % {how}" for how, part in shares.items() if part >= _LEAST)
+    return f"{of_whole(unit.floor_ns, span_ns)} at the device's peaks (kernels' work: {work})"
 
 
 # -- the host and the device -----------------------------------------------------------------------
@@ -236,7 +235,7 @@ def kernels(analysis: Analysis, most: int = 3) -> list[KernelRow]:
 
 def achieved(row: Mapping[str, Any]) -> str:
     """What a kernel of the question `top_kernels` achieves, such as `2.61 TB/s, 78 %`: bytes or
-    FLOPs, whichever it needs more time for. With a lower bound of its work: `from 2.61 TB/s`."""
+    FLOPs, whichever it needs more time for. With a lower bound of its work: `>2.61 TB/s, 78 %`."""
     moved = row.get("bytes_per_s")
     if not moved:
         return ""
@@ -245,7 +244,7 @@ def achieved(row: Mapping[str, Any]) -> str:
         rate = f"{row['flop_per_s'] / 1e12:,.3g} TFLOP/s"
     part = row["limit_share"]
     near = "" if part is None else f", {100 * part:.0f} %" if part <= 1 else ", cached"
-    return f"{'' if row['is_exact'] else 'from '}{rate}{near}"
+    return f"{'' if row['is_exact'] else '>'}{rate}{near}"
 
 
 def communication(analysis: Analysis) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.bench.diagnosis.score import labels, mark, table
+from tests.bench.diagnosis.score import Case, labels, mark, table
 from tests.bench.diagnosis.tools import answer_of
 from tracekit.text import percent
 
@@ -24,10 +24,37 @@ _COLUMNS = (
 )  # fmt: skip
 
 
+_SECOND = """\
+Another expert read the raw events without knowing tracekit's rules, labels or answers (second.csv).
+Experts differ, too: the first one's labels above and these agree on fewer first changes than on
+verdicts."""
+
+
 def page(answers: dict[str, Any]) -> str:
     """The page, of the answers in the form of tests/answers.json."""
+    first, second = (_rows(labels(reading), answers) for reading in ("real", "second"))
+    return (
+        f"# Verdicts and the fix list on {len(first)} real traces\n\n{_ABOUT}\n\n"
+        f"{_table(first)}\n## A second reading\n\n{_SECOND}\n\n{_table(second)}"
+    )
+
+
+def _table(rows: list[list[str]]) -> str:
+    agree = sum(row[-2] == "-" for row in rows)
+    wrong = [
+        f"{word} {sum(word in row[-2] for row in rows)}"
+        for word in ("regime", "cause", "first change", "too sure", "price")
+    ]
+    return (
+        f"{agree} of {len(rows)} agree in all of these columns; "
+        f"differences: {', '.join(wrong)}.\n\n"
+        f"{table(_COLUMNS, rows, is_padded=False)}\n"
+    )
+
+
+def _rows(cases: list[Case], answers: dict[str, Any]) -> list[list[str]]:
     rows = []
-    for case in labels():
+    for case in cases:
         if case.name not in answers:
             continue
         answer, advice = answer_of(answers[case.name]), answers[case.name].get("advice", [])
@@ -46,9 +73,4 @@ def page(answers: dict[str, Any]) -> str:
                 ", ".join(mark(case, answer).failures) or "-", case.why,
             ]
         )  # fmt: skip
-    agree = sum(row[-2] == "-" for row in rows)
-    return (
-        f"# Verdicts and the fix list on {len(rows)} real traces\n\n{_ABOUT}\n\n"
-        f"{agree} of {len(rows)} agree in all of these columns.\n\n"
-        f"{table(_COLUMNS, rows, is_padded=False)}\n"
-    )
+    return rows

@@ -21,7 +21,7 @@ NOTHING = "none"
 # The labels' words for changes whose remedies have other names: a label's word stands for each.
 # Those without a name: a graph of the work between two waits used to be a remedy of its own.
 _RENAMED = {
-    "mixed_precision": ["tensor_cores"], "preprocessing": ["dataloader_workers"],
+    "mixed_precision": ["tensor_cores", "mixed_precision"], "preprocessing": ["dataloader_workers"],
     "tensors_on_device": ["create_on_device"], "model_on_device": ["model_on_cpu"],
     "larger_batch": ["larger_batch", "decode_batch"], "cuda_graph_parts": [],
 }  # fmt: skip
@@ -50,7 +50,7 @@ class Case:
     """The saving by change, if changes save different shares."""
     confidence: str = "high"
     says: tuple[str, ...] = ()
-    """Words, one of which must be in the first sentence."""
+    """Words, one of which must be in the first sentences."""
 
     @property
     def is_negative(self) -> bool:
@@ -67,10 +67,10 @@ def case_of(kind: str, name: str, why: str, **facts: Any) -> Case:
     return Case(name, kind, why, **facts)
 
 
-def labels() -> list[Case]:
-    """The cases of real.csv."""
+def labels(reading: str = "real") -> list[Case]:
+    """The real cases of an expert's reading: real.csv, or second.csv."""
     cases = []
-    with Path(__file__).with_name("real.csv").open(encoding="utf-8") as file:
+    with Path(__file__).with_name(f"{reading}.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             bounds = row.pop("saves")
             saves = tuple(map(float, bounds.split(" to "))) if bounds else None
@@ -92,7 +92,7 @@ class Answer:
     alternatives: int = 1
     """The number of remedies that its first line offers as alternatives."""
     sentence: str | None = None
-    """Its first sentence."""
+    """Its first sentences, and its doubts about them."""
     error: str | None = None
 
 

@@ -43,7 +43,10 @@ def answer_of(analysis: dict[str, Any]) -> Answer:
         # A line without a share saves time once, but none in the window.
         saves=(advice[0]["share"] or 0.0) if advice else None,
         confidence=verdict["confidence"],
-        sentence=verdict.get("headline"),
+        # The doubts stand on the same screen.
+        sentence=" ".join(
+            [verdict.get("headline", ""), *verdict.get("notes", []), *verdict.get("doubts", [])]
+        ),
     )
 
 
