@@ -24,7 +24,7 @@
 -- In steps that generate, products of few tokens read weights: quantized_weights is for them.
 WITH device AS (
     SELECT trace_id, device_id FROM device_peaks
-    WHERE flop_per_s['fp8'] >= 1.5 * coalesce(flop_per_s['bf16'], flop_per_s['fp16'])
+    WHERE flop_per_s['fp8'] >= thresholds().fp8_faster * coalesce(flop_per_s['bf16'], flop_per_s['fp16'])
 ),
 product AS MATERIALIZED (
     SELECT g.trace_id, g.event_id AS gpu_op_id, g.launch_id AS event_id, g.start_ns, g.dur_ns, l.math_ns,
