@@ -72,8 +72,8 @@ EARLY = [
     for event in (launch(100 * n, 5, n + 1), gpu_op(100 * n + (3 if n else -3), 20, n + 1))
 ]
 CLOCKS = [
-    (TRACES.events(EARLY), 3, 926, "added to the device's times"),
-    (TRACES.events(WAITING), -57, 2500, "taken from the device's times"),
+    (TRACES.events(EARLY), 3, 926, "clock was set forward by"),
+    (TRACES.events(WAITING), -57, 2500, "clock was set back by"),
 ]
 
 
