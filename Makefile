@@ -60,7 +60,7 @@ bench: $(if $(SIZE),build/bench/installed,.venv/installed)
 # Asks tracekit and its peers why runs are slow, and prints how often each is right:
 # tests/bench/diagnosis/README.md. NAME=graph asks only about cases with that word in their names, and prints the wrong answers. Takes minutes.
 diagnosis: .venv/installed build/diagnosis/installed
-	@$(BIN)/python -m tests.bench.diagnosis $(if $(NAME),--failures $(NAME))
+	@$(BIN)/python -m tests.bench.diagnosis $(if $(PAGE),--page) $(if $(NAME),--failures $(NAME))
 
 # Each peer has its own folder: HolisticTraceAnalysis and traceinsight, which is in .venv, have modules
 # with the same names.

@@ -210,7 +210,7 @@ def slow_host(times):
     """Each operator takes six times as long as in the twin and on other hosts, even one that only
     makes a view."""
     made = [
-        operator("aten::mm", times * US, Launch(times * US, (("math", 9 * US),)))
+        operator("aten::mm", times * US, Launch(times * US, (("math", 3 * US),)))
         if turn % 2 else operator("aten::as_strided", times * US)
         for turn in range(80)
     ]  # fmt: skip

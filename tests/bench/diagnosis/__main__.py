@@ -1,9 +1,9 @@
 """Asks the tools about all cases, and prints how often each is right.
 
-    python -m tests.bench.diagnosis [--tool NAME] [--kind KIND] [--failures] [NAME]
+    python -m tests.bench.diagnosis [--tool NAME] [--kind KIND] [--failures] [--page] [NAME]
 
 NAME restricts the cases to those whose names contain it. `--failures` lists the errors in each
-tool's answers, with the label beside the answer.
+tool's answers, with the label beside the answer; `--page` writes tracekit's to the documentation.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from tests.bench.diagnosis import often
 from tests.bench.diagnosis.programs import programs
 from tests.bench.diagnosis.score import COLUMNS, Case, failures, labels, mark, row, table
 from tests.bench.diagnosis.tools import TOOLS, answers
@@ -40,6 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tool", action="append", choices=[*TOOLS])
     parser.add_argument("--failures", action="store_true")
+    parser.add_argument("--page", action="store_true")
     parser.add_argument("--kind", action="append", choices=KINDS)
     parser.add_argument("named", nargs="?", default="")
     options = parser.parse_args()
@@ -60,6 +62,8 @@ def main() -> None:
             for case in cases:
                 by_kind[name, case.kind].append(marks[case.name])
             wrong += [f"\n{name}\n", *failures(cases, said)]
+            if options.page and name == "tracekit":
+                often.PAGE.write_text(often.page(cases, said))
     print(table([*COLUMNS, "took"], rows))
     for name in options.tool or TOOLS:
         print(f"\n{name}, by kind of case\n")

@@ -1,0 +1,83 @@
+"""docs/explanation/how-often-right.md: how often each remedy came first, and was right.
+
+`python -m tests.bench.diagnosis --tool tracekit --page` writes it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.bench.diagnosis.score import COLUMNS, SMALL, Answer, Case, Mark, mark, row, table
+
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "how-often-right.md"
+REAL = "real"
+_HEAD = """\
+# How often it is right
+
+Each answer below is held against known facts: an expert's reading of a real trace that was written
+down before the answer was seen, or a simulated program whose gain is measured by running it without
+the fault. [The benchmark](../../tests/bench/diagnosis/README.md) says where the facts come from and
+what each column means; [the real traces one by one](../../tests/bench/VERDICTS.md), against two
+experts. `make diagnosis PAGE=1` writes this page.
+
+Real and simulated cases are counted apart: rules that fit simulated programs prove little about
+real ones.
+
+"""
+_RULES = """
+## Rule by rule
+
+How often a remedy came first in the list, and was an accepted first change; and in how many
+programs that do not have the fault (its repaired twin) it stayed silent.
+
+"""
+_COLUMNS = (
+    "remedy", "first on real", "right", "first on simulated", "right", "silent where it must be",
+)  # fmt: skip
+
+
+def page(cases: Sequence[Case], said: dict[str, Answer]) -> str:
+    """The page, of all cases and the answers by their names."""
+    marks = {case.name: mark(case, said[case.name]) for case in cases}
+    kinds: defaultdict[str, list[Mark]] = defaultdict(list)
+    for case in cases:
+        kinds["real" if case.kind == REAL else f"simulated: {case.kind}"].append(marks[case.name])
+    columns = ("kind of case", *COLUMNS[1:])
+    of_kinds = table(columns, [row(kind, each) for kind, each in kinds.items()], is_padded=False)
+    of_rules = table(_COLUMNS, _rules(cases, said, marks), is_padded=False)
+    return f"{_HEAD}{of_kinds}\n{_RULES}{of_rules}\n"
+
+
+def _rules(
+    cases: Sequence[Case], said: dict[str, Answer], marks: dict[str, Mark]
+) -> list[list[str]]:
+    first: Counter[tuple[str, bool]] = Counter()
+    right: Counter[tuple[str, bool]] = Counter()
+    silent: defaultdict[str, list[bool]] = defaultdict(list)
+    for case in cases:
+        answer = said[case.name]
+        changes, is_real = answer.changes or (), case.kind == REAL
+        blames = changes and (answer.saves is None or answer.saves >= SMALL or case.changes)
+        if blames and marks[case.name].change is not None:
+            first[changes[0], is_real] += 1
+            right[changes[0], is_real] += bool(marks[case.name].change)
+        if case.kind == "mended":
+            # Named after the remedy: `twin NAME, mended`.
+            silent[case.name.split()[1].rstrip(",")].append(
+                case.name.split()[1].rstrip(",") not in changes or (answer.saves or 0.0) < SMALL
+            )
+    names = sorted({name for name, _ in first} | {*silent})
+    return [
+        [
+            name,
+            *(
+                str(count[name, is_real]) if first[name, is_real] else "-"
+                for is_real in (True, False)
+                for count in (first, right)
+            ),
+            f"{sum(silent[name])} of {len(silent[name])}" if silent[name] else "-",
+        ]
+        for name in names
+    ]
