@@ -1,8 +1,7 @@
 -- question: Which functions of the program take the host's time themselves, outside operators and calls?
 -- since: 0.1
--- title: Do less in Python in this function
+-- title: Do less in Python in these functions
 -- causes: python
--- is_by_place: true
 -- effort: medium
 -- needs: Work that can be done once, outside the loop, for many elements at a time, or in other processes.
 -- caveat: An upper bound: it removes all of the function's own time, which includes extensions that record no

@@ -132,7 +132,7 @@ def test_the_decodes_after_a_prefill_are_judged_and_it_has_a_line(runs, capsys):
     assert prefill.verdict == "compute-bound"
     assert analysis.judged.window.span_ns < 1.2 * decodes.median_ns
     shown = screen(runs, DECODES, capsys)
-    assert "9 passes of " in shown and ", the median " in shown
+    assert "9 passes of " in shown and ", median " in shown
     assert "Beside them: 1 pass of" in shown
 
 

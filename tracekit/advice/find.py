@@ -143,8 +143,9 @@ def find(
 
 
 def _interrupts(once: Advice, least_ns: int) -> bool:
-    """Whether a one-off may happen again, and takes this long."""
-    return not all_remedies()[once.remedy].at_start and once.saves_ns >= least_ns > 0
+    """Whether a one-off of this program may happen again, and takes this long."""
+    remedy = all_remedies()[once.remedy]
+    return not (remedy.at_start or remedy.is_elsewhere) and once.saves_ns >= least_ns > 0
 
 
 def without_prices(fixes: FixList) -> FixList:

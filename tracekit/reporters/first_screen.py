@@ -342,14 +342,18 @@ def _next(analysis: Analysis, free: int) -> list[Text]:
 
 
 def _place(advice: Advice) -> list[str]:
-    """Its call site and detail, on one line, or on two if that is too long."""
+    """Its call site, the number of others, and its detail: on one line, or on two if that is too
+    long."""
     where, detail = (printable(each or "").removeprefix(AUTOGRAD) for each in (
         advice.where, advice.detail,
     ))  # fmt: skip
-    text = ", ".join(each for each in dict.fromkeys((where, detail)) if each)
+    others = len(advice.places) - 1
+    more = f" and {counted(others, 'more place')}" if where and others > 0 else ""
+    text = ", ".join(each for each in dict.fromkeys((where + more, detail)) if each)
     if len(text) <= _PLACE:
         return [text] if text else []
-    return [fitted(each, _PLACE) for each in (where, detail) if each]
+    first = fitted(where, _PLACE - len(more)) + more if where else ""
+    return [each for each in (first, fitted(detail, _PLACE) if detail else "") if each]
 
 
 def _doubts(analysis: Analysis) -> list[Text]:

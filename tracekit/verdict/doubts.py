@@ -105,8 +105,8 @@ def _may_wait_for_ranks(case: Case) -> str | None:
     if gpu is None or gpu.exposed_comm_ns < case.thresholds.rank_share * span or not span:
         return None
     return (
-        f"Exposed communication ({share(gpu.exposed_comm_ns, span)}) may be a wait: only other "
-        "ranks' traces tell."
+        f"Communication ({share(gpu.exposed_comm_ns, span)}) may wait for other ranks: their "
+        "traces tell."
     )
 
 

@@ -18,6 +18,8 @@ from tracekit.verdict.units import main_units, other_units
 _DOUBTS = 2
 # A setting that is a matter of degree is told from this share on, and as it is from the other on.
 _LEAST, _WHOLE = 0.05, 0.95
+# The letters of a line beside its label; a place that does not fit is left out.
+_LINE = 73
 # In the order in which they are told.
 _SETTINGS = (
     "engine", "mode", "compiler", "cuda graphs", "products", "attention", "optimizer",
@@ -87,7 +89,7 @@ def _setting(name: str, row: Mapping[str, Any]) -> str:
         "cuda graphs": "in CUDA graphs",
         "attention": value if "ttention" in value else f"{value} attention",
         "allocator": "an allocator without a cache",
-        "compiler": "compiled" if not how else "compiled without kernels of its own",
+        "compiler": "compiled" if not how else "compiled, with no kernel of its own",
         "optimizer": f"{what} ({how})" if how else what,
     }.get(name, value)
     is_whole = part is None or (part >= _WHOLE and name != "cuda graphs")
@@ -116,7 +118,7 @@ def _judged(analysis: Analysis) -> str:
     spans = [each.window.span_ns for each in sorted(alike, key=lambda e: e.window.start_ns)]
     parts = [named]
     if len(spans) > 1 and duration(min(spans)) != duration(max(spans)):
-        first = f", the first {duration(spans[0])}" if len(spans) > 2 else ""
+        first = f" (first {duration(spans[0])})" if len(spans) > 2 else ""
         parts = [f"{named} of {between(min(spans), max(spans))}{first}"]
     parts.append(f"{_which(window.span_ns, spans)} {length}")
     if group and group.cold:
@@ -139,7 +141,7 @@ def _which(judged_ns: int, spans: list[int]) -> str:
     if len(ordered) == 2:
         return "the longer" if judged_ns == ordered[1] else "the shorter"
     middle = ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
-    return "the median" if judged_ns in middle else "a usual one"
+    return "median" if judged_ns in middle else "a usual one"
 
 
 def _tokens(group: UnitGroup | None) -> str:
@@ -185,7 +187,7 @@ def floor(analysis: Analysis) -> str:
     exact = unit.exact or 0.0
     shares = {"known": exact, "bounded": (unit.modelled or 0.0) - exact}
     work = ", ".join(f"{100 * part:.0f} % {how}" for how, part in shares.items() if part >= _LEAST)
-    return f"{of_whole(unit.floor_ns, span_ns)} at the device's peaks (kernels' work: {work})"
+    return f"{of_whole(unit.floor_ns, span_ns)} at the device's peaks (work: {work})"
 
 
 # -- the host and the device -----------------------------------------------------------------------
@@ -213,16 +215,17 @@ def lead(analysis: Analysis) -> list[str]:
 
 
 def _blocked(blocked: Blocked, word: str) -> str:
-    waits = "one wait" if blocked.count == 1 else f"{blocked.count:,} waits"
-    told = f"It blocks for {duration(blocked.wait_ns)} in {waits} for the {word}"
+    calls = "one call" if blocked.count == 1 else f"{blocked.count:,} calls"
+    told = f"It waits {duration(blocked.wait_ns)} for the {word} in {calls}"
     if blocked.call and blocked.count == 1:
         told += f", {blocked.call}"
     elif blocked.call:
         is_most = blocked.longest_ns >= _WHOLE * blocked.wait_ns
         told += f", {'nearly all' if is_most else duration(blocked.longest_ns)} in {blocked.call}"
-    where = blocked.where or ""
-    is_place = where and where != blocked.call and not where.startswith("<built-in ")
-    return f"{told} at {where}." if is_place else f"{told}."
+    where = f" at {blocked.where}."
+    is_place = blocked.where != blocked.call and not where.startswith(" at <built-in ")
+    fits = blocked.where and len(told) + len(where) <= _LINE
+    return f"{told}{where}" if is_place and fits else f"{told}."
 
 
 def kernels(analysis: Analysis, most: int = 3) -> list[KernelRow]:
