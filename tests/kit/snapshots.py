@@ -165,16 +165,12 @@ def trained(steps: int = 3, entries: int = 10**9, leak: int = 0) -> Allocator:
 # Frames of PyTorch, as its snapshots name them.
 _TORCH = "/opt/venv/lib/python3.11/site-packages/torch"
 _CALL = (f"{_TORCH}/nn/modules/module.py", 1751, "_wrapped_call_impl")
-_ENGINE = (
-    "??",
-    0,
-    "torch::autograd::Engine::evaluate_function(std::shared_ptr<torch::autograd::GraphTask>&)",
-)
-_UNWIND = (
+_ENGINE = ("??", 0, "torch::autograd::Engine::evaluate_function(torch::autograd::Node*)")
+UNWIND = (
     ("??", 0, "torch::unwind::unwind()"),
     ("??", 0, "c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::malloc(void**)"),
 )
-_MAIN = ("/app/train.py", 60, "main")
+MAIN = ("/app/train.py", 60, "main")
 
 
 def operator(name: str) -> tuple[str, int, str]:
@@ -191,6 +187,9 @@ def mlp(
     until: str = "",
     frees: int = 0,
     has_stacks: bool = True,
+    native: bool = True,
+    extra_layers: int = 0,
+    entries: int = 10**9,
 ) -> Allocator:
     """Training of an MLP with Adam: `layers` parameters of `width` bytes, an activation of `hidden`
     bytes for each, gradients, and two states for each from the first step on.
@@ -199,37 +198,43 @@ def mlp(
         kept: bytes that each step keeps of its forward.
         until: `forward`, `backward` or `optimizer`: the last step ends in it.
         frees: how many steps later what a step keeps is freed; 0: never.
+        native: whether stacks have frames of C++; without these, backward has none.
+        extra_layers: how many layers more the last step has.
     """
-    made = Allocator()
+    made = Allocator(entries)
     optimizer, module = f"{_TORCH}/optim/adam.py", f"{_TORCH}/nn/modules"
 
     def stack(*lines: tuple[str, int, str]) -> list[dict[str, Any]]:
-        return made.frames(*_UNWIND, *lines) if has_stacks else _EMPTY
+        shown = lines if native else [each for each in lines if each[0] != "??"]
+        if not has_stacks or not shown:
+            return _EMPTY
+        return made.frames(*(UNWIND if native else ()), *shown)
 
     linear = (f"{module}/linear.py", 125, "forward")
     model = ("/app/model.py", 22, "forward")
     step = ("/app/train.py", 30, "step")
-    moved = stack((f"{module}/module.py", 1355, "_apply"), ("/app/train.py", 5, "build"), _MAIN)
-    forward = stack(operator("addmm"), linear, _CALL, model, _CALL, step, _MAIN)
+    moved = stack((f"{module}/module.py", 1355, "_apply"), ("/app/train.py", 5, "build"), MAIN)
+    forward = stack(operator("addmm"), linear, _CALL, model, _CALL, step, MAIN)
     backward = stack(
         operator("mm"), ("??", 0, "torch::autograd::generated::AddmmBackward0::apply()"), _ENGINE
     )
     states = stack(
         operator("zeros_like"), (optimizer, 180, "_init_group"), (optimizer, 236, "step"),
-        ("/app/train.py", 32, "step"), _MAIN,
+        ("/app/train.py", 32, "step"), MAIN,
     )  # fmt: skip
     foreach = stack(
         operator("_foreach_sqrt"), (optimizer, 600, "_multi_tensor_adam"), (optimizer, 250, "step"),
-        ("/app/train.py", 32, "step"), _MAIN,
+        ("/app/train.py", 32, "step"), MAIN,
     )  # fmt: skip
-    cleared = stack((f"{_TORCH}/optim/optimizer.py", 960, "zero_grad"), step, _MAIN)
-    log = stack(operator("clone"), ("/app/train.py", 33, "log"), _MAIN)
+    cleared = stack((f"{_TORCH}/optim/optimizer.py", 960, "zero_grad"), step, MAIN)
+    log = stack(operator("clone"), ("/app/train.py", 33, "log"), MAIN)
     for _ in range(layers):
         made.alloc(width, moved)
     logged = []
     for number in range(steps):
         last = until if number == steps - 1 else ""
-        held = [made.alloc(hidden, forward) for _ in range(layers)]
+        more = extra_layers if number == steps - 1 else 0
+        held = [made.alloc(hidden, forward) for _ in range(layers + more)]
         if last == "forward":
             break
         gradients = []
