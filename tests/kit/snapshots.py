@@ -189,6 +189,7 @@ def mlp(
     has_stacks: bool = True,
     native: bool = True,
     extra_layers: int = 0,
+    tells_frees: bool = True,
     entries: int = 10**9,
 ) -> Allocator:
     """Training of an MLP with Adam: `layers` parameters of `width` bytes, an activation of `hidden`
@@ -200,6 +201,7 @@ def mlp(
         frees: how many steps later what a step keeps is freed; 0: never.
         native: whether stacks have frames of C++; without these, backward has none.
         extra_layers: how many layers more the last step has.
+        tells_frees: whether frees have stacks.
     """
     made = Allocator(entries)
     optimizer, module = f"{_TORCH}/optim/adam.py", f"{_TORCH}/nn/modules"
@@ -241,8 +243,8 @@ def mlp(
         for address in reversed(held):
             passed = made.alloc(hidden, backward)
             gradients.append(made.alloc(width, backward))
-            made.free(address, backward)
-            made.free(passed, backward)
+            made.free(address, backward if tells_frees else _EMPTY)
+            made.free(passed, backward if tells_frees else _EMPTY)
             if last == "backward":
                 return made
         if not number:
@@ -258,7 +260,7 @@ def mlp(
             if frees and len(logged) > frees:
                 made.free(logged.pop(0), log)
         for address in gradients:
-            made.free(address, cleared)
+            made.free(address, cleared if tells_frees else _EMPTY)
     return made
 
 

@@ -37,10 +37,11 @@ def made(tmp_path):
 # -- roles -----------------------------------------------------------------------------------------
 
 
-def test_each_role_of_a_training_loop_has_its_bytes(made):
+@pytest.mark.parametrize("tells_frees", [True, False])
+def test_each_role_of_a_training_loop_has_its_bytes(tells_frees, made):
     """Four parameters of 1 MB, activations of 3 MB; the peak is in the second step's backward, when
     one gradient and the one passed on live beside all activations."""
-    held, growth = roles_of(made(mlp()))
+    held, growth = roles_of(made(mlp(tells_frees=tells_frees)))
     assert held == {
         ("activations", "forward"): 4 * 3,
         ("optimizer states", "optimizer"): 2 * 4,

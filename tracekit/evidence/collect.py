@@ -15,7 +15,7 @@ from tracekit.causes import in_words_of, words
 from tracekit.errors import TracekitError
 from tracekit.evidence.accounts import account_between
 from tracekit.evidence.memory import (
-    Memory,
+    DeviceMemory,
     MemoryGrowth,
     MemoryRole,
     MemorySite,
@@ -59,6 +59,11 @@ _LIMITLESS = dict.fromkeys(("floor_ns", "must_ns", "mfu", "mbu", "modelled", "ex
 _GROUPS = 50
 # The most call sites of a role, and growing sites, in an analysis.
 _SITES, _GROWING = 5, 5
+# Memory that the allocator counts, and whose allocations a snapshot does not have.
+_UNSEEN = {
+    "role": "unknown", "phase": None, "place": "not recorded", "cpu_op": None,
+    "evidence": "allocated before the recording", "allocations": 0,
+}  # fmt: skip
 # The most characters of a kernel's name in a sentence.
 _NAME = 40
 
@@ -173,7 +178,7 @@ def blocked_of(
     return Blocked(count, wait_ns, longest_ns, site.name, site.where)
 
 
-def memory_of(database: Session, trace_id: int, health: Sequence[Finding]) -> Memory | None:
+def memory_of(database: Session, trace_id: int, health: Sequence[Finding]) -> DeviceMemory | None:
     """What held the memory of the device of a memory snapshot that held most; None: the trace is
     none, or nothing was allocated."""
     if not is_snapshot(health):
@@ -188,12 +193,24 @@ def memory_of(database: Session, trace_id: int, health: Sequence[Finding]) -> Me
     most = max(held, key=lambda each: (sum(row["live_bytes"] for row in held[each]), -each))
     device = failed[-1]["device_id"] if failed and failed[-1]["device_id"] in held else most
     rows, first = held[device], held[device][0]
-    roles, sites = [], []
-    for role, same in groupby(rows, key=lambda row: row["role"]):
-        listed = list(same)
-        sums = (sum(row[name] for row in listed) for name in ("allocations", "live_bytes"))
-        roles.append(MemoryRole(role, *sums))
-        sites += [of_row(MemorySite, row) for row in listed[:_SITES]]
+    rest = (first["peak_bytes"] or 0) - sum(row["live_bytes"] for row in rows)
+    if rest > 0:
+        rows.append(_UNSEEN | {"live_bytes": rest})
+    by_role: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_role.setdefault(row["role"], []).append(row)
+    roles = [
+        MemoryRole(
+            role, *(sum(row[name] for row in same) for name in ("allocations", "live_bytes"))
+        )
+        for role, same in by_role.items()
+    ]
+    roles.sort(key=lambda role: -role.live_bytes)
+    sites = [
+        of_row(MemorySite, row)
+        for role in roles
+        for row in sorted(by_role[role.role], key=lambda row: -row["live_bytes"])[:_SITES]
+    ]
     is_recorded = first["peak_bytes"] is not None
     if is_recorded:
         peaks = database.ask("memory_peak", trace=trace_id, top=1)
@@ -203,7 +220,7 @@ def memory_of(database: Session, trace_id: int, health: Sequence[Finding]) -> Me
         reserved = sum(row["segment_bytes"] for row in pools if row["device_id"] == device)
     growing = database.ask("memory_growth", trace=trace_id, top=_GROWING)
     lost = [of_row(OutOfMemory, row) for row in failed if row["device_id"] == device]
-    return Memory(
+    return DeviceMemory(
         device_id=device,
         peak_bytes=first["peak_bytes"] or sum(role.live_bytes for role in roles),
         is_recorded=is_recorded,

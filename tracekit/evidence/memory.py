@@ -72,7 +72,7 @@ class OutOfMemory(Struct, frozen=True):
     """The line of the program; null: not recorded."""
 
 
-class Memory(Struct, frozen=True):
+class DeviceMemory(Struct, frozen=True):
     """The memory of the device that held most, at its peak; of a snapshot without recorded actions,
     when it was taken."""
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from tracekit.evidence.memory import Memory
+from tracekit.evidence.memory import DeviceMemory
 from tracekit.evidence.units import UnitGroup
 from tracekit.replay.model import Gains
 
@@ -324,7 +324,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """The remedy of that advice."""
     advised_share: float = 0.0
     """The saving of that advice, over the window's length without one-offs."""
-    memory: Memory | None = None
+    memory: DeviceMemory | None = None
     """What held a device's memory; None: the trace is no memory snapshot."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from tracekit.causes import words
-from tracekit.evidence.memory import Memory, MemoryGrowth, MemoryRole, MemorySite, OutOfMemory
+from tracekit.evidence.memory import DeviceMemory, MemoryGrowth, MemoryRole, MemorySite, OutOfMemory
 from tracekit.evidence.model import Window
 from tracekit.text import counted, share, shortened, size
 from tracekit.thresholds import Thresholds
@@ -32,7 +32,7 @@ _WHEN = {
 _FRAME = re.compile(r"(?s)(.*)(\(\d+\): .*)")
 
 
-def judge_memory(window: Window, memory: Memory, thresholds: Thresholds) -> Verdict:
+def judge_memory(window: Window, memory: DeviceMemory, thresholds: Thresholds) -> Verdict:
     """The verdict on a snapshot. It tells nothing of time, so the regime stays unknown."""
     return Verdict(
         headline(memory), UNKNOWN, None, "none", window, {}, reasons(memory, thresholds), [], None,
@@ -40,7 +40,7 @@ def judge_memory(window: Window, memory: Memory, thresholds: Thresholds) -> Verd
     )  # fmt: skip
 
 
-def headline(memory: Memory) -> str:
+def headline(memory: DeviceMemory) -> str:
     """The sentence on the allocation that failed, else on the peak."""
     if memory.out_of_memory is not None:
         return _failed(memory.out_of_memory, memory.device_id)
@@ -67,7 +67,7 @@ def headline(memory: Memory) -> str:
     return f"{peak}: {_listed(largest, rest, 2)}"
 
 
-def moment(memory: Memory) -> str:
+def moment(memory: DeviceMemory) -> str:
     """When the memory was held."""
     return "at the peak" if memory.is_recorded else "in use when the snapshot was taken"
 
@@ -79,7 +79,7 @@ def site_name(place: str, most: int = _PLACE) -> str:
     return shortened(name, most)
 
 
-def _role_name(role: MemoryRole, memory: Memory) -> str:
+def _role_name(role: MemoryRole, memory: DeviceMemory) -> str:
     """The role; if it is unknown, its only call site."""
     sites = [site for site in memory.sites if site.role == role.role]
     if role.role == UNTOLD and len(sites) == 1 and sites[0].place != UNRECORDED:
@@ -87,7 +87,7 @@ def _role_name(role: MemoryRole, memory: Memory) -> str:
     return role.role
 
 
-def _when(memory: Memory) -> str:
+def _when(memory: DeviceMemory) -> str:
     return _WHEN.get(memory.peak_phase or "", "") if memory.is_recorded else ""
 
 
@@ -123,7 +123,7 @@ def _grown(growing: MemoryGrowth) -> str:
     )
 
 
-def _unstacked(memory: Memory, evidence: str = "") -> int:
+def _unstacked(memory: DeviceMemory, evidence: str = "") -> int:
     """The bytes at the peak that have no stack, all or those with one evidence."""
     return sum(
         site.live_bytes
@@ -135,7 +135,7 @@ def _unstacked(memory: Memory, evidence: str = "") -> int:
 # -- the reasons -----------------------------------------------------------------------------------
 
 
-def reasons(memory: Memory, thresholds: Thresholds) -> list[str]:
+def reasons(memory: DeviceMemory, thresholds: Thresholds) -> list[str]:
     """Sentences on the peak, each role, and what grows."""
     why = [
         f"Device {memory.device_id} had {size(memory.peak_bytes)} allocated {moment(memory)}"
@@ -173,7 +173,7 @@ def _told(sites: Sequence[MemorySite]) -> str:
 # -- what to do ------------------------------------------------------------------------------------
 
 
-def next_steps(memory: Memory, thresholds: Thresholds) -> list[str]:
+def next_steps(memory: DeviceMemory, thresholds: Thresholds) -> list[str]:
     """What to change, priced in bytes at the peak, the largest first; what to record, if most is
     unknown."""
     least = thresholds.exposed_share * memory.peak_bytes
@@ -205,7 +205,7 @@ def _keep_less(growing: MemoryGrowth) -> str:
     )
 
 
-def _priced(memory: Memory, held: dict[str, int]) -> list[tuple[str, str]]:
+def _priced(memory: DeviceMemory, held: dict[str, int]) -> list[tuple[str, str]]:
     """Changes by the role that they reduce. What holds for one format only says so: a snapshot
     tells sizes, not formats."""
     found: list[tuple[str, str]] = []
