@@ -185,6 +185,12 @@ def test_the_page_shows_who_holds_the_memory(two, tmp_path):
 
     reports.write_diff(two.session, 1, 2, tmp_path / "both.html")
     page = (tmp_path / "both.html").read_text()
-    for figure in ("memory_flame", "memory_sites", "largest_allocations", "memory_segments"):
+    for figure in (
+        "memory_roles",
+        "memory_flame",
+        "memory_sites",
+        "largest_allocations",
+        "memory_segments",
+    ):
         assert f'id="trace2-{figure}"' in page
     assert 'id="diff-memory_changes"' in page
