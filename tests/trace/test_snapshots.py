@@ -170,7 +170,7 @@ def two(tmp_path_factory):
 @pytest.mark.thorough
 def test_commands_take_a_snapshot(two, tmp_path):
     path = write(tmp_path / "a.pickle", trained())
-    assert "this is a memory snapshot" in invoke("analyze", path).stdout
+    assert "18.9 MB at the peak, in forward" in invoke("analyze", path).stdout
     for command in (("advise",), ("whatif", "cuda-graph")):
         with pytest.raises(TracekitError, match=r"a\.pickle: is a memory snapshot.*memory_sites"):
             invoke(command[0], path, *command[1:])
