@@ -219,6 +219,7 @@ class _Examiner:
                 self.database, self.trace_id, main, self.thresholds
             ),
             blocked=blocked,
+            memory=evidence.memory,
         )
         return Examination(with_parts(analysis), fixes, kept, window_id)
 
@@ -299,6 +300,7 @@ class _Examiner:
             advised=first.cause if first else None,
             advised_remedy=first.remedy if first else None,
             advised_share=(first.share or 0.0) if first else 0.0,
+            memory=collect.memory_of(database, trace_id, self.trace.health),
         )
 
     def _with_notes(

@@ -8,9 +8,12 @@ CREATE TABLE allocation (
     start_ns    BIGINT,  -- NULL: before the recording
     end_ns      BIGINT,  -- NULL: after it
     at_peak     BOOLEAN, -- live when the device first had most allocated
+    end_id      BIGINT,  -- the record that freed it; NULL: none did
     slice_id    BIGINT,  -- the innermost slice of the host that made it; NULL: none was recorded
     stack_id    BIGINT,  -- the stack that made it, in a snapshot; NULL or 0: none was recorded
-    place       VARCHAR, -- the line of the program; without stacks, the module or the outermost operator
+    -- The line of the program; without stacks, the module or the outermost operator; in stacks without lines,
+    -- the backward node or the operator.
+    place       VARCHAR,
     cpu_op      VARCHAR  -- the innermost operator
 );
 WITH memory AS MATERIALIZED (FROM memory_events WHERE bytes <> 0 AND allocated_bytes IS NOT NULL),
@@ -42,7 +45,8 @@ SELECT m.trace_id, m.event_id, device_type, device_id, address, bytes, start_ns,
        CASE WHEN p.at_ns IS NULL THEN end_ns IS NULL
            ELSE (start_ns IS NULL OR (start_ns, m.event_id) <= (p.at_ns, p.event_id))
                AND (end_ns IS NULL OR (end_ns, next_id) > (p.at_ns, p.event_id)) END,
-       slice_id, m.stack_id, coalesce(f.place, s.place, 'not recorded'), cpu_op
+       CASE WHEN end_ns IS NOT NULL THEN next_id END, slice_id, m.stack_id,
+       coalesce(f.place, s.place, 'not recorded'), coalesce(f.cpu_op, s.cpu_op)
 FROM made AS m LEFT JOIN highest('memory') AS p USING (trace_id, device_type, device_id)
 LEFT JOIN call_site AS s ON m.trace_id = s.trace_id AND m.slice_id = s.event_id
 LEFT JOIN stack_frame AS f ON m.trace_id = f.trace_id AND m.stack_id = f.stack_id

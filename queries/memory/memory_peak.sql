@@ -13,7 +13,7 @@
 WITH peak AS MATERIALIZED (FROM memory_high WHERE is_asked(trace_id)),
 owner AS (
     SELECT trace_id, device_type, device_id, bytes,
-           coalesce(cpu_op, CASE WHEN stack_id > 0 THEN place END, 'no operator') AS operator
+           CASE WHEN stack_id > 0 THEN place ELSE coalesce(cpu_op, 'no operator') END AS operator
     FROM allocation WHERE at_peak AND is_asked(trace_id)
         AND (event_id IS NOT NULL OR stack_id > 0)
 ),

@@ -34,6 +34,10 @@ class Allocator:
             for each in ((_LIBRARY, 134, "forward"), *lines)
         ]
 
+    def frames(self, *lines: tuple[str, int, str]) -> list[dict[str, Any]]:
+        """A stack of exactly these frames, given from the innermost on."""
+        return self.stack(*lines)[1:]
+
     def alloc(self, size: int, stack: list[dict[str, Any]] = _EMPTY) -> int:
         """Allocates; returns the address."""
         rounded = -(-size // 512) * 512
@@ -156,6 +160,108 @@ def trained(steps: int = 3, entries: int = 10**9, leak: int = 0) -> Allocator:
             found.free(address, forward[0])
         found.annotate("step", "END")
     return found
+
+
+# Frames of PyTorch, as its snapshots name them.
+_TORCH = "/opt/venv/lib/python3.11/site-packages/torch"
+_CALL = (f"{_TORCH}/nn/modules/module.py", 1751, "_wrapped_call_impl")
+_ENGINE = ("??", 0, "torch::autograd::Engine::evaluate_function(torch::autograd::Node*)")
+UNWIND = (
+    ("??", 0, "torch::unwind::unwind()"),
+    ("??", 0, "c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::malloc(void**)"),
+)
+MAIN = ("/app/train.py", 60, "main")
+
+
+def operator(name: str) -> tuple[str, int, str]:
+    """A frame of C++ of an operator of ATen."""
+    return ("??", 0, f"at::_ops::{name}::call(at::Tensor const&)")
+
+
+def mlp(
+    layers: int = 4,
+    width: int = 1 << 20,
+    hidden: int = 3 << 20,
+    steps: int = 3,
+    kept: int = 0,
+    until: str = "",
+    frees: int = 0,
+    has_stacks: bool = True,
+    native: bool = True,
+    extra_layers: int = 0,
+    tells_frees: bool = True,
+    entries: int = 10**9,
+) -> Allocator:
+    """Training of an MLP with Adam: `layers` parameters of `width` bytes, an activation of `hidden`
+    bytes for each, gradients, and two states for each from the first step on.
+
+    Args:
+        kept: bytes that each step keeps of its forward.
+        until: `forward`, `backward` or `optimizer`: the last step ends in it.
+        frees: how many steps later what a step keeps is freed; 0: never.
+        native: whether stacks have frames of C++; without these, backward has none.
+        extra_layers: how many layers more the last step has.
+        tells_frees: whether frees have stacks.
+    """
+    made = Allocator(entries)
+    optimizer, module = f"{_TORCH}/optim/adam.py", f"{_TORCH}/nn/modules"
+
+    def stack(*lines: tuple[str, int, str]) -> list[dict[str, Any]]:
+        shown = lines if native else [each for each in lines if each[0] != "??"]
+        if not has_stacks or not shown:
+            return _EMPTY
+        return made.frames(*(UNWIND if native else ()), *shown)
+
+    linear = (f"{module}/linear.py", 125, "forward")
+    model = ("/app/model.py", 22, "forward")
+    step = ("/app/train.py", 30, "step")
+    moved = stack((f"{module}/module.py", 1355, "_apply"), ("/app/train.py", 5, "build"), MAIN)
+    forward = stack(operator("addmm"), linear, _CALL, model, _CALL, step, MAIN)
+    backward = stack(
+        operator("mm"), ("??", 0, "torch::autograd::generated::AddmmBackward0::apply()"), _ENGINE
+    )
+    states = stack(
+        operator("zeros_like"), (optimizer, 180, "_init_group"), (optimizer, 236, "step"),
+        ("/app/train.py", 32, "step"), MAIN,
+    )  # fmt: skip
+    foreach = stack(
+        operator("_foreach_sqrt"), (optimizer, 600, "_multi_tensor_adam"), (optimizer, 250, "step"),
+        ("/app/train.py", 32, "step"), MAIN,
+    )  # fmt: skip
+    cleared = stack((f"{_TORCH}/optim/optimizer.py", 960, "zero_grad"), step, MAIN)
+    log = stack(operator("clone"), ("/app/train.py", 33, "log"), MAIN)
+    for _ in range(layers):
+        made.alloc(width, moved)
+    logged = []
+    for number in range(steps):
+        last = until if number == steps - 1 else ""
+        more = extra_layers if number == steps - 1 else 0
+        held = [made.alloc(hidden, forward) for _ in range(layers + more)]
+        if last == "forward":
+            break
+        gradients = []
+        for address in reversed(held):
+            passed = made.alloc(hidden, backward)
+            gradients.append(made.alloc(width, backward))
+            made.free(address, backward if tells_frees else _EMPTY)
+            made.free(passed, backward if tells_frees else _EMPTY)
+            if last == "backward":
+                return made
+        if not number:
+            for _ in range(2 * layers):
+                made.alloc(width, states)
+        scratch = [made.alloc(width, foreach) for _ in range(layers)]
+        if last == "optimizer":
+            break
+        for address in scratch:
+            made.free(address, foreach)
+        if kept:
+            logged.append(made.alloc(kept, log))
+            if frees and len(logged) > frees:
+                made.free(logged.pop(0), log)
+        for address in gradients:
+            made.free(address, cleared if tells_frees else _EMPTY)
+    return made
 
 
 def write(path: Path, allocator: Allocator, protocol: int = 4) -> Path:

@@ -170,7 +170,7 @@ def two(tmp_path_factory):
 @pytest.mark.thorough
 def test_commands_take_a_snapshot(two, tmp_path):
     path = write(tmp_path / "a.pickle", trained())
-    assert "this is a memory snapshot" in invoke("analyze", path).stdout
+    assert "18.9 MB at the peak, in forward" in invoke("analyze", path).stdout
     for command in (("advise",), ("whatif", "cuda-graph")):
         with pytest.raises(TracekitError, match=r"a\.pickle: is a memory snapshot.*memory_sites"):
             invoke(command[0], path, *command[1:])
@@ -185,6 +185,12 @@ def test_the_page_shows_who_holds_the_memory(two, tmp_path):
 
     reports.write_diff(two.session, 1, 2, tmp_path / "both.html")
     page = (tmp_path / "both.html").read_text()
-    for figure in ("memory_flame", "memory_sites", "largest_allocations", "memory_segments"):
+    for figure in (
+        "memory_roles",
+        "memory_flame",
+        "memory_sites",
+        "largest_allocations",
+        "memory_segments",
+    ):
         assert f'id="trace2-{figure}"' in page
     assert 'id="diff-memory_changes"' in page

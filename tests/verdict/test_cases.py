@@ -3,9 +3,9 @@
 import pytest
 
 from tests.kit.evidenced import judge
-from tests.verdict.cases import doubts, recording, sentences, sides
+from tests.verdict.cases import doubts, memory, recording, sentences, sides
 
-MODULES = (sides, doubts, sentences, recording)
+MODULES = (sides, doubts, sentences, recording, memory)
 CASES = {title: case for each in MODULES for title, case in each.CASES.items()}
 
 

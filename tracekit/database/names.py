@@ -39,6 +39,7 @@ _FUNCTIONS = {
     "collective_type": ("collective", "NULL"),
     "device_lane": ("lane", "NULL"),
     "sampled_measure": ("sample", "NULL"),
+    "frame_phase": ("phase", "NULL"),
     "traits_of": ("trait", ""),
 }
 _CALL = re.compile(rf"({'|'.join(_FUNCTIONS)})\((?:('?\w+'?), )?(\w+)\)")
@@ -48,7 +49,7 @@ _OF_CATEGORY = "concat(lower({}), '/', {})"
 _LISTING = re.compile(r"\^([\w:]*)(?:\(([\w:|]+)\)([\w:]*?))?(_\?)?\$")
 # Facets for names of one kind only, so that the kind needs no test.
 _OF_ONE_KIND = {
-    "call", "class", "work", "expert", "format", "backend", "collective", "lane", "sample",
+    "call", "class", "work", "expert", "format", "backend", "collective", "lane", "sample", "phase",
 }  # fmt: skip
 
 

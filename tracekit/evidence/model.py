@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from tracekit.evidence.memory import DeviceMemory
 from tracekit.evidence.units import UnitGroup
 from tracekit.replay.model import Gains
 
@@ -35,6 +36,11 @@ _FORBIDDING = frozenset({"unread_device", "merged_ranks", "thinned_file"})
 def forbids_verdicts(health: Sequence[Finding]) -> bool:
     """Whether a finding forbids a verdict on any window of the trace."""
     return any(each.code in _FORBIDDING for each in health)
+
+
+def is_snapshot(health: Sequence[Finding]) -> bool:
+    """Whether the trace is a memory snapshot."""
+    return any(each.code == "memory_snapshot" for each in health)
 
 
 class Trace(Struct, frozen=True):
@@ -318,6 +324,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """The remedy of that advice."""
     advised_share: float = 0.0
     """The saving of that advice, over the window's length without one-offs."""
+    memory: DeviceMemory | None = None
+    """What held a device's memory; None: the trace is no memory snapshot."""
 
 
 # -- of several ranks ------------------------------------------------------------------------------

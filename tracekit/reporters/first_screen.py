@@ -13,7 +13,8 @@ from textwrap import shorten, wrap
 from rich.text import Text
 
 from tracekit.advice.model import TOGETHER, Advice, misses, remedy_of
-from tracekit.evidence.model import forbids_verdicts
+from tracekit.evidence.memory import MemorySite
+from tracekit.evidence.model import forbids_verdicts, is_snapshot
 from tracekit.reporters import colors
 from tracekit.reporters.parts import (
     ONCE,
@@ -26,8 +27,9 @@ from tracekit.reporters.parts import (
     shares_of,
 )
 from tracekit.reporters.terminal import AUTOGRAD, console, fitted
-from tracekit.text import counted, duration, lowered, percent, printable, share
+from tracekit.text import counted, duration, lowered, percent, printable, share, size
 from tracekit.verdict import screen
+from tracekit.verdict.memory import UNRECORDED, UNTOLD, site_name
 from tracekit.verdict.model import Analysis, Happened
 from tracekit.verdict.regime import UNKNOWN
 
@@ -46,6 +48,9 @@ _LABEL, _NOTES, _DOUBTS = 7, 4, 2
 # The most recurring changes, those that come before details, changes against one-offs, and one-off
 # events; the lines that one event takes, and those that are left for events below changes.
 _CHANGES, _FIRST, _ONCE, _EVENTS, _FEWEST, _RESERVED = 5, 3, 2, 4, 3, 5
+# Columns of what held memory; the most roles, call sites of a role where roles are few, and growing
+# sites.
+_HELD, _ROLES, _FEW_ROLES, _PLACES, _ROWS_OF_GROWTH = 63, 6, 3, 3, 2
 _ONE_OFFS = "What happened once, in the whole trace"
 _MORE = "More: analyze --full, advise, report, whatif; see tracekit --help"
 _MORE_OF_MEMORY = "More: report, query, diff; see tracekit --help"
@@ -59,9 +64,9 @@ def render(analysis: Analysis) -> None:
     parts = _parts(analysis, _SHORT_BAR if beside else _BAR)
     parts = _beside(parts, _kernels(analysis, beside or WIDTH), bool(beside))
     parts += _facts(screen.sides(analysis))
+    parts += _memory(analysis)
     free = LINES - len(head) - len(parts) - len(end) - 1
-    is_snapshot = any(finding.code == "memory_snapshot" for finding in analysis.trace.health)
-    hint = Text(_MORE_OF_MEMORY if is_snapshot else _MORE, "dim")
+    hint = Text(_MORE_OF_MEMORY if is_snapshot(analysis.trace.health) else _MORE, "dim")
     changes = _advice(analysis, free)
     for line in [*head, *parts, *changes, *end, hint]:
         # On a narrower terminal, only bars are cut off.
@@ -79,7 +84,8 @@ def _head(analysis: Analysis) -> list[Text]:
     about = [Text(each, "dim") for each in _wrapped(_traced(analysis))]
     return [
         *said,
-        regime,
+        # A snapshot tells nothing of time.
+        *([] if analysis.memory else [regime]),
         *map(Text, notes),
         *about,
         *_facts(screen.head(analysis)),
@@ -165,6 +171,52 @@ def _parts(analysis: Analysis, bar: int) -> list[Text]:
         line.append("█" * round(bar * ns / window.span_ns), colors.of(kind))
         lines.append(line)
     return lines
+
+
+def _memory(analysis: Analysis) -> list[Text]:
+    """What held the memory of a snapshot, by role and call site; the rows without indent add up to
+    the peak. And what grows."""
+    memory = analysis.memory
+    if memory is None:
+        return []
+    whole, least = memory.peak_bytes, analysis.thresholds.named_gain * memory.peak_bytes
+    held = f"What held the peak's {size(whole)}"
+    if not memory.is_recorded:
+        held = f"What held {size(whole)} when the snapshot was taken"
+    lines = [Text(), Text(f"{held:<{_HELD}} {'bytes':>8} {'share':>7}", "bold")]
+    few = len(memory.roles) <= _FEW_ROLES
+    for role in memory.roles[:_ROLES]:
+        sites = [site for site in memory.sites if site.role == role.role]
+        reasons = {site.evidence for site in sites} if role.role == UNTOLD else set()
+        why = f": {reasons.pop()}" if len(reasons) == 1 else ""
+        lines.append(_held_row(f"{role.role}{why}", role.live_bytes, whole))
+        for site in sites[: _PLACES if few else 1]:
+            if site.live_bytes >= least and not (why and site.place == UNRECORDED):
+                text = _site_text(site, bool(reasons))
+                lines.append(_held_row(f"  {text}", site.live_bytes, whole, "dim"))
+    rest = sum(role.live_bytes for role in memory.roles[_ROLES:])
+    if rest:
+        lines.append(_held_row("rest", rest, whole))
+    if memory.growth:
+        lines += [Text(), Text(f"{'What is never freed':<{_HELD}} {'bytes':>8}", "bold")]
+    for each in memory.growth[:_ROWS_OF_GROWTH]:
+        name = f"{each.allocations:,} x {site_name(each.place)}, over {each.passes:,} passes"
+        lines.append(Text(f"{fitted(printable(name), _HELD):<{_HELD}} {size(each.live_bytes):>8}"))
+    return lines
+
+
+def _held_row(name: str, held: int, whole: int, style: str = "default") -> Text:
+    named = fitted(printable(name), _HELD)
+    return Text(f"{named:<{_HELD}} {size(held):>8} {share(held, whole):>7}", style)
+
+
+def _site_text(site: MemorySite, says_why: bool) -> str:
+    """A call site with its operator, and with why its role is not known."""
+    operator = f", {site.cpu_op}" if site.cpu_op and site.cpu_op != site.place else ""
+    named = f"{site_name(site.place)}{operator}"
+    if not says_why:
+        return named
+    return site.evidence if site.place == UNRECORDED else f"{named}: {site.evidence}"
 
 
 def _advice(analysis: Analysis, free: int) -> list[Text]:

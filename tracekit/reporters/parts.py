@@ -40,6 +40,8 @@ _ARCHITECTURES = (
 def devices_of(analysis: Analysis) -> str:
     """The names of the trace's devices with their numbers; or a note that they have no names, or
     that there are none."""
+    if analysis.memory is not None:
+        return f"memory snapshot of device {analysis.memory.device_id}"
     named = Counter(name for name in analysis.trace.devices if name)
     if named:
         alike = (f"{count} x {name}" if count > 1 else name for name, count in named.items())

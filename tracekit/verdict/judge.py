@@ -14,13 +14,14 @@ from tracekit.causes import (
     in_words_of,
     words,
 )
-from tracekit.evidence.model import Evidence, Gpu, Launch, Period
+from tracekit.evidence.model import Evidence, Gpu, Launch, Period, is_snapshot
 from tracekit.replay.model import Gains, largest_first
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.case import Basis, Case
 from tracekit.verdict.confidence import with_doubts
 from tracekit.verdict.judge_host import judge_host, times_of, unknown
+from tracekit.verdict.memory import judge_memory
 from tracekit.verdict.model import Saving, Verdict
 from tracekit.verdict.next_steps import is_captured, next_step
 from tracekit.verdict.notes import hole_sentences, notes_of, recorded_meanwhile
@@ -79,8 +80,9 @@ def _judged(basis: Basis) -> Verdict:
         return unknown(period.window, why, reason, {}, [words("next")["idle_gaps"]])
     if period.host is not None:
         return judge_host(period.window, period.host, basis.thresholds)
-    is_snapshot = any(finding.code == "memory_snapshot" for finding in evidence.health)
-    if is_snapshot:
+    if evidence.memory is not None:
+        return judge_memory(period.window, evidence.memory, basis.thresholds)
+    if is_snapshot(evidence.health):
         ask = f"See who holds it: {words('commands')['memory']}."
         return unknown(period.window, [], _SNAPSHOT, {}, [ask])
     return unknown(period.window, [], _NOTHING, {}, [words("next")["record_device"]])

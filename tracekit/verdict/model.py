@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from msgspec import Struct, field
 
 from tracekit.advice.model import Advice
+from tracekit.evidence.memory import DeviceMemory
 from tracekit.evidence.model import (
     Blocked,
     Clocks,
@@ -201,6 +202,8 @@ class Analysis(Shown, frozen=True):
     blocked: Blocked | None = None
     """Where the host waits for the device in the judged window; null: hardly at all, or the trace
     does not tell."""
+    memory: DeviceMemory | None = None
+    """What held a device's memory; null: the trace is no memory snapshot."""
     thresholds: Thresholds = field(default_factory=Thresholds)
     """The thresholds set for this analysis, by name; all others are defaults."""
 

@@ -123,6 +123,7 @@ _FIGURES = {make.__name__: make for _, _, makers in SECTIONS for make in makers}
 _OF_SNAPSHOT = (
     ("oom", "Out of memory", (memory.out_of_memory,)),
     ("time", "Memory over time", (memory.memory,)),
+    ("roles", "What held the peak", (memory.memory_roles, memory.memory_growth)),
     ("peak", "The peak", (memory.memory_flame, memory.memory_sites, memory.largest_allocations)),
     ("end", "When the snapshot was taken", (memory.memory_left,)),
     ("segments", "Segments", (memory.fragmentation, memory.memory_segments)),
@@ -141,7 +142,14 @@ class Snapshot(Subject):
         return Window("trace", "the recording", first, last, last - first)
 
     def sentences(self) -> list[str]:
-        """Sentences on the memory of each device: in use, reserved, and at its peak."""
+        """The verdict's reasons and what to try; without these, sentences on the memory of each
+        device: in use, reserved, and at its peak."""
+        verdict = self.analysis.verdict
+        if self.analysis.memory is not None:
+            return [*verdict.why, *verdict.try_next[:-1], *self._pools()]
+        return self._pools()
+
+    def _pools(self) -> list[str]:
         pools = self.rows("fragmentation").group_by("device_id", maintain_order=True).agg(
             pl.sum("segment_bytes", "used_bytes", "rounding_bytes")
         )  # fmt: skip
@@ -171,7 +179,8 @@ def _snapshot_view(subject: Snapshot) -> View:
     about = f"PYTORCH_CUDA_ALLOC_CONF={settings}" if settings else ""
     parts = [part_of(subject, section) for section in _OF_SNAPSHOT]
     name, said = f"trace{subject.trace_id}", subject.sentences()
-    return told_view(name, path, "Memory snapshot", about, said, parts)
+    headline = subject.analysis.headline if subject.analysis.memory else "Memory snapshot"
+    return told_view(name, path, headline, about, said, parts)
 
 
 class Plots:

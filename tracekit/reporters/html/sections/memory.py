@@ -99,6 +99,36 @@ def memory_left(subject: Subject, rows: pl.DataFrame) -> Figure:
     return _sites(rows, _END)
 
 
+@figure("memory_roles", "Memory at the peak, by role", unless=_UNRECORDED)
+def memory_roles(subject: Subject, rows: pl.DataFrame) -> Figure:
+    """What held the peak: parameters, gradients, activations ..., and how that is known."""
+    held = rows.group_by("role", "device_id", maintain_order=True).agg(
+        pl.sum("live_bytes", "share_of_live")
+    )
+    first = held.sort("live_bytes", descending=True, maintain_order=True).row(0, named=True)
+    rows = rows.drop("peak_bytes", "peak_at_ns", "peak_phase", "peak_place")
+    return Figure(
+        f"The largest role, {first['role']}, holds {size(first['live_bytes'])} of device "
+        f"{first['device_id']}: {percent(first['share_of_live'])} of what was {_PEAK}. A role is "
+        "known by its stack and lifetime.",
+        informative(rows),
+        _bars(rows, "role", _PEAK, "place:N", "evidence:N", "allocations:Q|,"),
+    )
+
+
+@figure("memory_growth", "Allocated again and again, never freed", unless=_UNRECORDED)
+def memory_growth(subject: Subject, rows: pl.DataFrame) -> Figure:
+    """Call sites whose allocations stay, pass for pass."""
+    first = rows.row(0, named=True)
+    return Figure(
+        f"{charts.shown_name(first['place'])} made "
+        f"{counted(first['allocations'], 'allocation')} over "
+        f"{counted(first['passes'], 'forward pass', 'forward passes')}; none was freed: "
+        f"{size(first['live_bytes'])}.",
+        informative(rows),
+    )
+
+
 @figure("memory_flame", "Memory at the peak, by call path", unless=_UNRECORDED)
 def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """The memory that is live at the peak, by the call paths that allocated it."""
