@@ -43,7 +43,7 @@ found AS (
     WHERE placed = 0 AND json_exists(args, 'call_stack')
 )
 SELECT trace_id, 'unread_device' AS code, 'error' AS severity, sum(slices)::BIGINT AS count,
-       format('{:,} slices of {} look like a device''s, in a form that is not read yet ({}): what the device '
+       format('{:,} slices of {} look like a device''s, in a form not read yet ({}): what the device '
            || 'did, and who waits for whom, is unknown', count, min(name), min(form)) AS message,
        NULL::BIGINT AS time_ns, NULL AS event_id
 FROM found GROUP BY trace_id

@@ -72,7 +72,7 @@ def codes(analysis):
 @pytest.mark.parametrize("title", UNREAD)
 def test_slices_that_look_like_a_device_s_forbid_a_verdict(title, analyses, capsys, monkeypatch):
     analysis = analyses[UNREAD_IDS[title]]
-    assert "look like a device's, in a form that is not read yet" in analysis.verdict.headline
+    assert "look like a device's, in a form not read yet" in analysis.verdict.headline
     judged = [analysis.verdict, *analysis.windows, *analysis.steps]
     assert {each.regime for each in judged} == {"unknown"}
     assert analysis.host is None or analysis.host.device_evidence == "slices that are not read"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -18,6 +19,8 @@ from tracekit.verdict.regime import UNKNOWN
 LEVELS = ("high", "medium", "low")
 # In ascending order; `none` belongs to an unknown regime.
 _ASCENDING = ("none", *reversed(LEVELS))
+# The longest first sentence.
+_WORDS, _LETTERS = 25, 160
 # A verdict has at most the first number of sentences. The second is how many of them are reasons,
 # even if there are many doubts.
 _MOST, _FEWEST = 6, 4
@@ -102,7 +105,7 @@ def _without_regime(case: Case, blocking: Sequence[_Found]) -> Verdict:
         rest = []
     return replace(
         case.verdict,
-        headline=sentences[0],
+        headline=_short(sentences[0]),
         regime=UNKNOWN,
         bottleneck=None,
         confidence="none",
@@ -116,6 +119,17 @@ def _without_regime(case: Case, blocking: Sequence[_Found]) -> Verdict:
             FoundDoubt(each.doubt.code, each.sentence, each is blocking[0]) for each in blocking
         ],
     )
+
+
+def _short(sentence: str) -> str:
+    """A sentence as the first one of a verdict: of a long one the part before what follows from it,
+    which stands among the reasons."""
+    parts = [sentence[: each.start()] for each in re.finditer("; |: ", sentence)]
+    whole = (part for part in reversed(parts) if part.count("(") == part.count(")"))
+    for part in (sentence.rstrip("."), *whole):
+        if len(part.split()) <= _WORDS and len(part) < _LETTERS:
+            return f"{part}."
+    return sentence
 
 
 def _sentences(found: Sequence[_Found]) -> list[str]:

@@ -215,7 +215,7 @@ def lead(analysis: Analysis) -> list[str]:
 
 
 def _blocked(blocked: Blocked, word: str) -> str:
-    calls = "one call" if blocked.count == 1 else f"{blocked.count:,} calls"
+    calls = "one call" if blocked.count == 1 else counted(blocked.count, "call")
     told = f"It waits {duration(blocked.wait_ns)} for the {word} in {calls}"
     if blocked.call and blocked.count == 1:
         told += f", {blocked.call}"
