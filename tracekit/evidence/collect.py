@@ -141,16 +141,15 @@ def rank_wait_of(
     if gpu is None or gpu.exposed_comm_ns < thresholds.rank_share * window.span_ns:
         return None
     waits = [
-        (min(row["wait_ns"], row["exposed_ns"]), row["type"])
+        (row["type"], min(row["wait_ns"], row["exposed_ns"]))
         for row in database.ask("collective_waits", trace=trace_id, top=main.ops)
         if window.start_ns <= row["start_ns"] < window.end_ns and row["device_id"] == gpu.device_id
     ]
     if not waits:
         return None
-    types = {kind for _, kind in waits}
-    longest_ns, longest = max(waits)
-    named = longest if len(types) == 1 else ""
-    return RankWait(named, len(waits), sum(ns for ns, _ in waits), longest, longest_ns)
+    types = {kind for kind, _ in waits}
+    named = waits[0][0] if len(types) == 1 else ""
+    return RankWait(named, len(waits), sum(ns for _, ns in waits))
 
 
 def communication_of(

@@ -208,9 +208,6 @@ class RankWait(Struct, frozen=True):
     count: int
     wait_ns: int
     """The part of it that no compute covers."""
-    longest_type: str
-    longest_ns: int
-    """The longest of these waits."""
 
 
 class Communication(Struct, frozen=True):
