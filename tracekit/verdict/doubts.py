@@ -196,6 +196,11 @@ def _is_mostly_once(case: Case) -> str | None:
     return f"What happened once takes longer than the rest{start}."
 
 
+def _is_cold_start(case: Case) -> str | None:
+    cold = "Launches load the code of their kernels here: a warm run takes less."
+    return cold if case.finding("cold_start") else None
+
+
 def _windows_differ(case: Case) -> str | None:
     other = differing_window(case)
     return f"{differs(case, other)}." if other is not None else None
@@ -321,6 +326,7 @@ DOUBTS: tuple[Doubt, ...] = (
     Doubt("two_states", _has_two_states),
     Doubt("uneven_steps", _is_uneven),
     Doubt("mostly_once", _is_mostly_once, turns=True, caps="low"),
+    Doubt("cold_start", _is_cold_start, turns=True, caps="low"),
     Doubt("unexplained_waits", _waits_unexplained, turns=_exceeds_margin),
     Doubt("overlapping_streams", _overlaps_streams),
     Doubt("other_by_time", _differs_by_time),

@@ -81,6 +81,10 @@ def stepping(*, alike, other, longer):
 
 
 CASES = {
+    "launches that load the code of their kernels": Judged(
+        evidence=evidence(**LATE, health=["cold_start"]),
+        confidence="low", says=["a warm run takes less"],
+    ),
     "a close call": Judged(
         evidence=evidence(host_gain=0.24, device_gain=0.20, removed={"python": 0.3}),
         confidence="low", says=["close call"],
