@@ -174,9 +174,7 @@ class _Examiner:
             one_offs = of_device.replay.one_offs
             if main.window.kind == "step" and of_device.replay.steps.are_marked:
                 marked_ns = of_device.replay.steps.lasted_ns[window_id.number]
-        blocked = None
-        if of_device:
-            blocked = self._blocked(of_device, window_id, main)
+        blocked = self._blocked(of_device, window_id, main) if of_device else None
         kept = of_device if keep_replays else None
         # Frees the large graph before the next queries run.
         del replay, replayed, of_device

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -27,11 +26,6 @@ from tracekit.replay.model import WHOLE_TRACE, Gains, Price, WindowId
 from tracekit.replay.prices import Prices, WindowGains
 from tracekit.replay.replay import Replay
 from tracekit.thresholds import Thresholds
-
-
-def is_beside(remedy: Remedy) -> bool:
-    """Whether a remedy does not change the program's step: a recording, or a larger batch."""
-    return remedy.is_apart or remedy.is_batch
 
 
 class Place(Struct, frozen=True):
@@ -100,7 +94,7 @@ def find(
         # Includes changes that save nothing alone, since another bottleneck may hide their gain.
         others = [each for each in priced if each not in worth]
         others.sort(key=lambda each: -each.at_most_ns)
-        mine = [each for each in [*worth, *others] if not is_beside(each.remedy)]
+        mine = [each for each in [*worth, *others] if not each.remedy.is_beside]
         together = _together(mine[: thresholds.most_combined], prices, least_ns)
     # A larger batch saves time per sample, not time of this step: it has its own list.
     if repeats and not is_cold and not is_few and of_window.host >= thresholds.small_gain:
@@ -125,15 +119,15 @@ def find(
     recurring_ns = max((each.price.saves_ns for each in worth[:1]), default=0)
     often = max(1, len(replay.steps))
     urgent = [each for each in once if _interrupts(each, 2 * often * recurring_ns)]
-    listed = listed if is_start else [*urgent, *listed]
-    listed_first = [each.change for each in worth if not is_beside(each.remedy)][:TOGETHER]
+    later = [each for each in once if each not in urgent]
+    listed_first = [each.change for each in worth if not each.remedy.is_beside][:TOGETHER]
     first_ns = prices.price(*listed_first).saves_ns if len(listed_first) > 1 else None
     fixes = FixList(
         trace=replay.database.name,
         window=window.name,
         window_ns=prices.window_ns,
         bottleneck=None,
-        advice=[*once, *listed] if is_start else [*listed, *(e for e in once if e not in urgent)],
+        advice=[*once, *listed] if is_start else [*urgent, *listed, *later],
         together=together,
         unlooked=unlooked,
         notes=[],
@@ -161,7 +155,7 @@ def without_prices(fixes: FixList) -> FixList:
 def of_part(fixes: FixList, part_ns: int) -> FixList:
     """The list with prices in a part of the window. Recording less keeps its price."""
 
-    def priced(saves_ns: int) -> dict[str, Any]:
+    def priced(saves_ns: int) -> dict[str, float]:
         price = Price(saves_ns, fixes.window_ns).of_part(part_ns)
         return {"saves_ns": price.saves_ns, "share": price.share}
 
@@ -178,7 +172,7 @@ def of_part(fixes: FixList, part_ns: int) -> FixList:
         for fix in fixes.advice
     ]
     together = fixes.together and replace(fixes.together, **priced(fixes.together.saves_ns))
-    first_ns = fixes.first_ns and priced(fixes.first_ns)["saves_ns"]
+    first_ns = fixes.first_ns and Price(fixes.first_ns, fixes.window_ns).of_part(part_ns).saves_ns
     return replace(
         fixes, advice=advice, together=together, window_ns=part_ns, first_ns=first_ns
     )  # fmt: skip

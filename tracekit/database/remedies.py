@@ -90,6 +90,11 @@ class Remedy(Struct, frozen=True):
     """The plugin that provides it; None: tracekit."""
 
     @property
+    def is_beside(self) -> bool:
+        """Whether it does not change the program's step: a recording, or a larger batch."""
+        return self.is_apart or self.is_batch
+
+    @property
     def has_query(self) -> bool:
         return bool(self.question)
 

@@ -12,7 +12,7 @@ from textwrap import shorten, wrap
 
 from rich.text import Text
 
-from tracekit.advice.model import TOGETHER, Advice, misses, remedy_of
+from tracekit.advice.model import Advice, misses, remedy_of
 from tracekit.evidence.memory import MemorySite
 from tracekit.evidence.model import forbids_verdicts, is_snapshot
 from tracekit.reporters import colors
@@ -306,7 +306,7 @@ def _changes(
         else:
             named = heading.partition(" (")[0]
             of, listed = _denominator(analysis), advice[:_CHANGES]
-            total = _together(analysis, advice) if heading != THROUGHPUT else []
+            total = _together(analysis) if heading != THROUGHPUT else []
             shown = _listed(named, of, listed, analysis, left - len(total))
             shown = [*shown, *total] if shown else _listed(named, of, listed, analysis, left)
         # The next list is worth less: it does not stand in for one without room.
@@ -362,22 +362,14 @@ def _denominator(analysis: Analysis) -> str:
     return of.replace("the step's ", "").replace("of the other", "of other")
 
 
-def _together(analysis: Analysis, advice: Sequence[Advice]) -> list[Text]:
+def _together(analysis: Analysis) -> list[Text]:
     """What the first changes save together, in the columns of the list."""
     ns, of_ns = analysis.together_ns, analysis.priced_ns
-    count = min(len(advice), TOGETHER)
-    if not ns or not of_ns or count < 2 or not advice[0].share:
+    named = screen.together(analysis)
+    if not named or not ns or not of_ns:
         return []
-    most_ns = max(each.saves_ns for each in advice[:count])
-    if ns < most_ns + analysis.thresholds.named_gain * of_ns:
-        # The others add nothing.
-        return []
-    named = (
-        "both" if count == 2 else f"the first {count}" if len(advice) > count else f"all {count}"
-    )
-    return [
-        Text(f"{f'  {named} together':<{_TITLE}} {duration(ns):>9} {share(ns, of_ns):>{_SHARE}}")
-    ]
+    figures = f"{duration(ns):>9} {share(ns, of_ns):>{_SHARE}}"
+    return [Text(f"{f'  {named} together':<{_TITLE}} {figures}")]
 
 
 def _titled(number: int, advice: Advice) -> list[str]:

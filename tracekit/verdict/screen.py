@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from tracekit.advice.model import TOGETHER, remedy_of
 from tracekit.evidence.model import Blocked
 from tracekit.evidence.units import ITERATION, UnitGroup, counted_units
 from tracekit.text import between, counted, duration, of_whole, size
@@ -263,6 +264,22 @@ def communication(analysis: Analysis) -> str:
 
 
 # -- what to do ------------------------------------------------------------------------------------
+
+
+def together(analysis: Analysis) -> str:
+    """Which of the recurring changes are priced together, such as `the first 5`; empty: there are
+    fewer than two, or the others add nothing to the best of them."""
+    ns, of_ns = analysis.together_ns, analysis.priced_ns
+    recurring = [e for e in analysis.advice if not e.once and not remedy_of(e).is_beside]
+    priced = recurring[:TOGETHER]
+    if not ns or not of_ns or len(priced) < 2:
+        return ""
+    best_ns = max(each.saves_ns for each in priced)
+    if ns < best_ns + analysis.thresholds.named_gain * of_ns:
+        return ""
+    if len(recurring) > len(priced):
+        return f"the first {len(priced)}"
+    return "both" if len(priced) == 2 else f"all {len(priced)}"
 
 
 def doubts(analysis: Analysis) -> tuple[list[str], int]:

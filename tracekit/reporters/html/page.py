@@ -232,6 +232,7 @@ def _templates() -> jinja2.Environment:
         "facts": lambda analysis: [*screen.head(analysis), *screen.sides(analysis)],
         "kernels": screen.kernels,
         "doubts": screen.doubts,
+        "together": screen.together,
         "kernel_name": lambda name: short_name(printable(name), _KERNEL),
     }
     return environment
