@@ -17,6 +17,7 @@ from tracekit.causes import LIMITS, UNKNOWN_LIMIT, UNRECORDED
 from tracekit.errors import TracekitError
 from tracekit.evidence import collect
 from tracekit.evidence.accounts import FIXED, Accounts
+from tracekit.evidence.collect_memory import memory_of
 from tracekit.evidence.model import (
     Account,
     Blocked,
@@ -298,7 +299,7 @@ class _Examiner:
             advised=first.cause if first else None,
             advised_remedy=first.remedy if first else None,
             advised_share=(first.share or 0.0) if first else 0.0,
-            memory=collect.memory_of(database, trace_id, self.trace.health),
+            memory=memory_of(database, trace_id, self.trace.health),
         )
 
     def _with_notes(
