@@ -71,8 +71,10 @@ def in_words_of(device: str, text: str) -> str:
     return re.sub(r"\bGPU\b", device, text)
 
 
+# Engines whose own switches record more, whichever recorder they use.
+ENGINES = ("vLLM", "SGLang")
 # The recorders with their own switches; all others use Kineto's.
-RECORDERS = ("kineto", "nsys", "rocprofv3", "jax", "tensorflow")
+RECORDERS = ("kineto", "nsys", "rocprofv3", "jax", "tensorflow", "proton")
 
 
 def in_switches_of(recorder: str, text: str) -> str:

@@ -85,6 +85,13 @@ def of_whole(part_ns: int, whole_ns: int) -> str:
     return f"{number if whole.endswith(f' {unit}') else part} of {whole}"
 
 
+def most_of_whole(part_ns: int, whole_ns: int) -> str:
+    """A part of a time that takes up to all of it: "31.8 of 35.2 ms", or "all of 1.52 s" if three
+    digits show no difference."""
+    whole = duration(whole_ns)
+    return f"all of {whole}" if duration(part_ns) == whole else of_whole(part_ns, whole_ns)
+
+
 def between(least_ns: int, most_ns: int) -> str:
     """A range of times: '115 to 157 ms', or '715 us to 1.2 ms' where the units differ."""
     least, _, unit = duration(least_ns).partition(" ")

@@ -4,7 +4,8 @@
 -- scope: all
 -- Every block but the last is full. A thread does 4 elements, or as many as its vectors hold if these are
 -- longer; with strides, as many as the second number says. Inputs with strides may be read again and again
--- and are not counted. Each element counts with the shortest type that the arguments name.
+-- and are not counted: a copy may repeat a row, as addmm does with a bias. Both factors of a product may be
+-- one tensor. Each element counts with the shortest type that the arguments name.
 -- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/CUDALoops.cuh
 -- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/thread_constants.h
 CREATE TABLE elementwise_grid (
@@ -30,8 +31,9 @@ named AS (
                regexp_extract(name, '<.*>'), '\b(c10::BFloat16|c10::Half|float|double|bool)\b'),
                lambda type: element_bytes(type))), 1) AS size,
            -- Unrolled kernels convert types, the shorter of which the arguments may not name.
-           CASE WHEN copies THEN size + if(form['way'] = '', size, 1) WHEN form['way'] = '' THEN size
+           CASE WHEN form['way'] = '' THEN size WHEN copies THEN size + 1
                WHEN form['way'] = 'unrolled' THEN pointers * least(size, 2)
+               WHEN contains(name, 'MulFunctor') AND pointers > 2 THEN 2 * size
                WHEN has(traits, 'short_output') THEN (pointers - 1) * size + 1
                ELSE pointers * size END AS each,
            CASE form['way'] WHEN '' THEN TRY_CAST(form['unrolled'] AS DOUBLE)

@@ -22,6 +22,8 @@ finding AS (
             || 'their kernels'},
         {'code': 'rounded_times', 'severity': 'info', 'count': rounded, 'message':
             'events were recorded to the picosecond: less than a nanosecond of each is lost'},
+        {'code': 'shorter_form', 'severity': 'info', 'count': (said->>'fuller' IS NOT NULL)::BIGINT,
+         'message': 'this is a shorter form of the recording: ' || (said->>'fuller')},
         {'code': 'plugin_reader', 'severity': 'info', 'count': (said->>'plugin' IS NOT NULL)::BIGINT,
          'message': 'read by plugin ' || (said->>'plugin')},
         {'code': 'profiler_warned', 'severity': 'warning', 'count': complaints::BIGINT, 'message':

@@ -13,5 +13,6 @@ FROM op WHERE is_graph GROUP BY trace_id
 UNION ALL
 SELECT trace_id, if(class = 'attention', 'attention', 'products') AS name,
        coalesce(if(class = 'attention', backend, format), 'unknown') AS value,
-       sum(dur_ns) / sum(sum(dur_ns)) OVER (PARTITION BY trace_id, name), 'time of ' || name, min(event_id)
+       sum(dur_ns) / nullif(sum(sum(dur_ns)) OVER (PARTITION BY trace_id, name), 0),
+       'time of ' || name, min(event_id)
 FROM op WHERE class IN ('gemm', 'convolution', 'attention') GROUP BY trace_id, name, value

@@ -28,7 +28,8 @@
 --     https://triton-lang.org/main/python-api/generated/triton.autotune.html
 -- doubts: no_gpu_ops, absurd_duration
 -- Generated ones: Inductor's templates, and plain names of functions, which libraries lack. A library's pads
--- a short side to a tile. Unaligned sizes and reading weights for few tokens are other remedies'.
+-- a short side to a tile. Unaligned sizes are another remedy's, and so are weights of 16 bits that are read
+-- for few tokens.
 WITH worked AS (
     SELECT trace_id, event_id, greatest(math_ns, memory_ns) / nullif(dur_ns, 0) AS reached
     FROM op_limit WHERE is_matrix AND is_exact AND is_asked(trace_id)
@@ -103,6 +104,7 @@ library AS (
 ),
 tuned AS (FROM generated UNION ALL BY NAME FROM detailed('library'))
 SELECT trace_id, place, detail, target, event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, factor
-FROM tuned WHERE (trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM decoded_ops)
+FROM tuned WHERE (trace_id, event_id) NOT IN (
+        SELECT (trace_id, event_id) FROM decoded_ops WHERE NOT is_quantized)
     AND (trace_id, event_id) NOT IN (
         SELECT (trace_id, event_id) FROM uneven_product WHERE excess_ns > usual_ns)

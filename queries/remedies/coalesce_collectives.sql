@@ -28,7 +28,7 @@
 --     https://docs.pytorch.org/docs/stable/torch.compiler_faq.html
 --     https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/groups.html
 -- doubts: no_gpu_ops, no_runtime_calls, no_communication, no_stacks, unlinked_gpu_ops
--- Time of a message is latency plus bytes over bandwidth.
+-- Time of a message is latency plus bytes over bandwidth. Of large ones in a row, only the calls go.
 WITH timed AS MATERIALIZED (
     SELECT trace_id, event_id, pid, tid, device_id, stream, type, message_bytes, start_ns, dur_ns,
            dur_ns - coalesce(wait_ns, 0) AS quick_ns,
@@ -58,11 +58,19 @@ run_of AS (
     WHERE type <> 'other'
 ),
 run_member AS (
-    SELECT *, row_number() OVER (whole ORDER BY launch_start_ns, op_id) AS number FROM run_of
+    SELECT *, row_number() OVER (whole ORDER BY launch_start_ns, op_id) AS number,
+           -- Those of unknown size fill buckets of the time that one takes over the slowest link.
+           CASE WHEN message_bytes IS NULL THEN sum(quick_ns) OVER (whole ORDER BY launch_start_ns, op_id)
+               // (2e9 * thresholds().bucket_bytes / thresholds().host_link_bytes_per_s)::BIGINT END AS bucket
+    FROM run_of
     WINDOW whole AS (PARTITION BY trace_id, pid, tid, class, stream, run)
     QUALIFY count_if(is_small) OVER whole >= thresholds().fewest_batched
 ),
-at_place AS MATERIALIZED (FROM run_member LEFT JOIN call_site USING (trace_id, event_id)),
+at_place AS MATERIALIZED (
+    SELECT *, bucket IS NOT NULL AND bucket = lag(bucket) OVER (
+        PARTITION BY trace_id, pid, tid, class, stream, run ORDER BY number) AS is_bucketed
+    FROM run_member LEFT JOIN call_site USING (trace_id, event_id)
+),
 rate AS (
     SELECT trace_id, class, max(message_bytes / dur_ns) AS bytes_per_ns FROM timed
     WHERE message_bytes > thresholds().small_message_bytes AND dur_ns > 0 GROUP BY trace_id, class
@@ -83,7 +91,7 @@ small AS (
     ASOF LEFT JOIN calling AS o
       ON s.trace_id = o.trace_id AND s.pid = o.pid AND s.tid = o.tid AND s.launch_start_ns >= o.start_ns
 ),
-spare AS (FROM small WHERE is_small AND number > 1)
+spare AS (FROM small WHERE (is_small AND number > 1) OR is_bucketed)
 SELECT trace_id, place, detail, 'host' AS target, coalesce(around.event_id, launch_id) AS event_id, pid, tid,
        coalesce(around.start_ns, launch_start_ns) AS start_ns,
        coalesce(around.end_ns, launch_end_ns) - coalesce(around.start_ns, launch_start_ns) AS dur_ns,
@@ -93,4 +101,4 @@ UNION ALL
 -- Its latency goes. Its wait for other ranks stays, and so do its bytes, at the largest one's rate.
 SELECT trace_id, place, detail, 'op', op_id, pid, tid, start_ns, dur_ns,
        least(1, (dur_ns - own_ns + coalesce(wire_ns, 0)) / dur_ns)
-FROM spare WHERE dur_ns > 0
+FROM spare WHERE dur_ns > 0 AND is_small

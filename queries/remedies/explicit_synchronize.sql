@@ -31,11 +31,13 @@
 --     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#asynchronous-concurrent-execution
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- A call outside all operators is the program's. A call is not in the loop if its thread launches nothing
--- before or after it (the profiler's own calls), or if it is next to a graph's capture.
+-- before or after it (the profiler's own calls), or if it is next to a graph's capture. A server that
+-- generates needs the tokens of a step for the next one.
 WITH waiting AS (
     SELECT trace_id, event_id, pid, tid, start_ns, dur_ns, call FROM runtime_calls
     WHERE activity = 'sync' AND is_asked(trace_id)
         AND NOT is_capturing(trace_id, pid, start_ns, thresholds().after_capture_ns)
+        AND trace_id NOT IN (SELECT trace_id FROM server_step WHERE decode_requests > 0)
 ),
 at_place AS (FROM waiting LEFT JOIN call_site USING (trace_id, event_id)),
 -- A function written in C++ that is called from Python, such as Optimizer.step, is an operator, too.

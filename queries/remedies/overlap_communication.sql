@@ -42,11 +42,24 @@ around AS (
 -- Only tensors that the framework itself reduces or gathers are independent of the compute beside them.
 sign AS (
     SELECT label_id, name SIMILAR TO '.*(AccumulateGrad|torch\.distributed\.ddp\.reducer).*' AS is_gradient,
+           has(traits, 'autograd_node') AS is_node,
            name SIMILAR TO '.*(FullyShardedDataParallel|FSDP::|fully_shard).*' AS is_sharded
     FROM slice_label WHERE kind IN ('cpu_op', 'annotation', 'python')
 ),
+-- A compiled backward pass reduces its gradients in a row. Where layers are split over ranks, compute needs
+-- the result of each reduction.
+numbered AS (
+    SELECT trace_id, launch_id, pid, tid, activity, count_if(activity = 'compute')
+        OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns, event_id) AS computed
+    FROM gpu_ops WHERE (trace_id, pid, tid) IN (SELECT (trace_id, pid, tid) FROM timed)
+),
+in_row AS (
+    SELECT trace_id, launch_id FROM numbered WHERE activity = 'communication'
+    QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, computed) >= thresholds().fewest_batched
+),
 known AS (
-    SELECT a.trace_id, launch_id, bool_or(is_gradient) AS is_gradient, bool_or(is_sharded) AS is_sharded
+    SELECT a.trace_id, launch_id, bool_or(is_sharded) AS is_sharded,
+           bool_or(is_gradient OR (is_node AND (a.trace_id, launch_id) IN (FROM in_row))) AS is_gradient
     FROM around AS a JOIN event_row AS e ON a.trace_id = e.trace_id AND a.around_id = e.event_id
     JOIN sign USING (label_id) GROUP BY ALL
 ),

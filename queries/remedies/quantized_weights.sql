@@ -17,11 +17,10 @@
 -- sources: https://docs.vllm.ai/en/latest/features/quantization/index.html
 --     https://arxiv.org/abs/2211.10438
 -- doubts: no_gpu_ops, unlinked_gpu_ops, unknown_device
--- A kernel's name tells if it reads fewer bits already: fp8, int8, fp4.
 SELECT trace_id, NULL AS place, format('{} tokens a step', tokens) AS detail, 'op' AS target, event_id,
        NULL AS pid, NULL AS tid, start_ns, dur_ns,
        greatest(thresholds().half_share, least(1, thresholds().launch_floor_ns / nullif(dur_ns, 0)),
            least(1, coalesce(math_ns, 0) / dur_ns)) AS factor
 FROM decoded_ops LEFT JOIN (SELECT trace_id, event_id, math_ns FROM op_limit) USING (trace_id, event_id)
 WHERE is_product AND dur_ns > thresholds().launch_floor_ns
-    AND NOT regexp_matches(name, '(?i)fp8|_f8|_b8|e4m3|e5m2|int8|_i8|fp4|e2m1|int4|awq|gptq|marlin')
+    AND NOT is_quantized

@@ -9,8 +9,7 @@
 -- needs: Results that may be less precise: TF32 and bf16 keep fp32's range with 10 and 7 bits of mantissa;
 --     fp16 also needs its gradients scaled.
 -- caveat: Products are assumed to reach the same share of the faster peak as of the slower one; small ones
---     reach less. Without recorded shapes, they are assumed to need half of their time.
--- blind: unknown_device
+--     reach less. Without recorded shapes or known peaks, they are assumed to need half of their time.
 -- before:
 --     loss = model(batch).sum()
 --     loss.backward()
@@ -44,11 +43,16 @@ allowed AS (
     SELECT DISTINCT trace_id, device_id, contains(kind, 'convolution') AS is_convolution
     FROM work WHERE peak = 'tf32'
 ),
+-- NVIDIA's devices of compute capability 8 and later have TF32, whether their peaks are known or not.
 faster AS (
-    SELECT *, flop_per_s['tf32'] > peak_of(flop_per_s, 'fp32', TRUE) AS has_tf32,
+    SELECT p.*, flop_per_s IS NULL AS is_unknown,
+           coalesce(flop_per_s['tf32'] > peak_of(flop_per_s, 'fp32', TRUE),
+               regexp_matches(d.name, '(?i)nvidia|geforce|tesla|quadro|\brtx\b')
+                   AND TRY_CAST(split_part(compute_capability, '.', 1) AS INTEGER)
+                       >= thresholds().tf32_capability, FALSE) AS has_tf32,
            CASE WHEN has_tf32 THEN 'tf32' WHEN flop_per_s['bf16'] IS NOT NULL THEN 'bf16' ELSE 'fp16' END
                AS format
-    FROM device_peaks
+    FROM device_peaks AS p LEFT JOIN device AS d USING (trace_id, device_id)
 ),
 held AS (
     SELECT w.trace_id, w.event_id, w.dims, w.kind, w.busy_ns, unnest(w.gpu_op_ids) AS gpu_op_id, format,
@@ -61,7 +65,8 @@ held AS (
     FROM work AS w JOIN faster AS f ON w.trace_id = f.trace_id AND w.device_id = f.device_id
     WHERE peak = 'fp32' AND (w.trace_id, w.device_id, contains(kind, 'convolution')) NOT IN (FROM allowed)
 ),
--- Matrix products whose shapes are unknown: in graphs, or in traces without shapes.
+-- Matrix products whose shapes are unknown, in graphs or in traces without shapes; and all of a device whose
+-- peaks are unknown.
 unshaped AS (
     SELECT g.trace_id, g.launch_id AS event_id, g.event_id AS gpu_op_id, 'op' AS target, g.start_ns, g.dur_ns,
            g.dur_ns AS ns, format || ', mostly ' || regexp_extract(g.name, '^(void )?([^<(]+)', 2) AS told,
@@ -69,9 +74,9 @@ unshaped AS (
     FROM gpu_ops AS g JOIN faster AS f ON g.trace_id = f.trace_id AND g.device_id = f.device_id
     WHERE g.class IN ('gemm', 'convolution') AND is_asked(g.trace_id)
         AND g.name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'plain_fp32'))
-        AND f.flop_per_s[format] > peak_of(f.flop_per_s, 'fp32', TRUE)
-        AND (g.trace_id, g.event_id) NOT IN (SELECT (trace_id, unnest(gpu_op_ids)) FROM all_work
-            WHERE is_matrix)
+        AND if(is_unknown, has_tf32, f.flop_per_s[format] > peak_of(f.flop_per_s, 'fp32', TRUE)
+            AND (g.trace_id, g.event_id) NOT IN (SELECT (trace_id, unnest(gpu_op_ids)) FROM all_work
+                WHERE is_matrix))
         AND (g.trace_id, g.class) NOT IN (SELECT (trace_id, class) FROM gpu_ops WHERE contains(name, 'tf32'))
 ),
 shaped AS (

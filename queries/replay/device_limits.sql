@@ -26,7 +26,7 @@ WITH bound AS (
     -- Other launches on the same grid have to agree, and few tokens are few: see below. Bytes of a result or
     -- of a neighbor's tensor do not show how many FLOPs there are.
     WHERE is_asked(trace_id)
-        AND source NOT IN ('same kernel', 'tiles', 'other trace', 'outputs', 'neighbor')
+        AND source NOT IN ('same kernel', 'same place', 'tiles', 'other trace', 'outputs', 'neighbor')
 ),
 op AS MATERIALIZED (
     SELECT op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.name,

@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS trace (
     world_size      BIGINT,             -- distributedInfo.world_size
     host            VARCHAR,
     base_time_ns    BIGINT,             -- baseTimeNanoseconds: every ts counts from it
-    profiler        VARCHAR NOT NULL,   -- the profiler: kineto, nsys, rocprofv3, jax, tensorflow or perfetto
+    profiler        VARCHAR NOT NULL,   -- kineto, nsys, rocprofv3, jax, torch_npu ...
     record_shapes   BOOLEAN,
     with_stack      BOOLEAN,
     profile_memory  BOOLEAN,

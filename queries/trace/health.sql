@@ -54,14 +54,16 @@ cold AS (
            sum_where(ns, loads) AS loading_ns
     FROM cold_calls(thresholds().cold_launch_ns, thresholds().late_launch_ns) GROUP BY trace_id
 ),
--- First launches count if the trace has too few steps to show the usual time.
+-- First launches count if the trace has too few steps, or without steps too few launches, to show the usual
+-- time.
 started AS (
     SELECT trace_id, coalesce(cold_launches, 0) AS cold_launches, first_launches,
            coalesce(cold_loads, 0) AS cold_loads,
            loading_ns >= thresholds().load_share * (end_ns - start_ns) AS is_loading,
-           steps < thresholds().cold_steps
+           coalesce(steps < thresholds().cold_steps, launches < thresholds().few_launches)
                AND first_ns >= thresholds().load_share * (end_ns - start_ns) AS is_first
     FROM trace_span LEFT JOIN cold USING (trace_id) LEFT JOIN step USING (trace_id)
+    LEFT JOIN (SELECT trace_id, count(*) AS launches FROM launch_call GROUP BY ALL) USING (trace_id)
 ),
 -- Work done faster than the device's peak allows: its shapes, its times or the device are wrong.
 -- What a cache may hold is not evidence, and neither are brief clock boosts.

@@ -49,6 +49,10 @@ explained (code, message) AS (VALUES
 )
 SELECT trace_id, code,
        if(code = 'no_shapes' AND record_shapes, 'no operator in it has input shapes',
-           message || coalesce(' (' || switch_of(profiler, code) || ')', '')) AS message
+           message || coalesce(' (' || coalesce(
+               if(engine IN ('vLLM', 'SGLang'), switch_of(engine, code), NULL),
+               switch_of(profiler, code)) || ')', '')) AS message
 FROM absent JOIN explained USING (code) JOIN trace USING (trace_id)
+LEFT JOIN (SELECT trace_id, any_value(value) AS engine FROM setting WHERE name = 'engine' GROUP BY ALL)
+    USING (trace_id)
 ORDER BY trace_id, code

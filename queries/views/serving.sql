@@ -1,10 +1,13 @@
 -- Steps of inference servers, by the ranges that the servers annotate.
 
 -- The GPU ops of steps that only generate, with so few requests that matrix products take as long as reading
--- their weights: `tokens` are generated at once, and `most_tokens` could be. `is_product`: it reads weights.
+-- their weights: `tokens` are generated at once, and `most_tokens` could be. `is_product`: it reads weights;
+-- `is_quantized`: by its name, weights of 8 bits or fewer.
 CREATE OR REPLACE VIEW decoded_ops AS
 SELECT g.trace_id, g.event_id, g.name, g.start_ns, g.dur_ns, g.launch_id, g.pid, g.tid, g.is_graph,
        s.event_id AS step_id, decode_tokens AS tokens, g.class = 'gemm' AS is_product,
+       regexp_matches(g.name, '(?i)fp8|_f8|_b8|e4m3|e5m2|int8|_i8|fp4|e2m1|int4|awq|gptq|marlin')
+           AS is_quantized,
        thresholds().few_tokens_share * coalesce(p.flop_per_s['bf16'], p.flop_per_s['fp16'])
            / p.memory_bytes_per_s AS most_tokens
 FROM gpu_ops AS g ASOF JOIN (FROM server_step WHERE prefill_tokens = 0) AS s

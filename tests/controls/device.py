@@ -335,7 +335,7 @@ CLONED = operator("aten::clone", 4 * US, COPIED, shapes=[SCORES])
 def in_place(place, *parts):
     """Scores are masked out of place, which copies them; the twin masks them in place."""
     masked = operator("aten::masked_fill", 4 * US, *parts, shapes=[SCORES])
-    return steps(line(place, *[masked] * 10), PAUSE, SYNC)
+    return steps(line(place, *[masked, *products(1, 60 * US, 5 * US)] * 10), PAUSE, SYNC)
 
 
 MASK = {"shapes": [[2048, 2048]]}

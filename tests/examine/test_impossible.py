@@ -55,6 +55,18 @@ def doubt(found: dict[str, Any]) -> None:
     found["verdict"].update(confidence="high", doubts=["The device's clock is late."])
 
 
+def doubt_of_json(found: dict[str, Any]) -> None:
+    doubt = {"code": "close_call", "sentence": "It is a close call.", "stated": False}
+    found["verdict"]["lowered_by"].insert(0, doubt)
+
+
+def another_cause(found: dict[str, Any]) -> None:
+    """The first sentence names a short part of the host's time."""
+    found["verdict"].update(
+        regime="overhead-bound", bottleneck="launch", headline="It launches much.", notes=[]
+    )
+
+
 def once(found: dict[str, Any]) -> None:
     found["steps"] = found["steps"][:1]
     for each in found["top_kernels"]:
@@ -113,6 +125,19 @@ WRONG: list[tuple[str, Callable[[Answer], Answer]]] = [
         "a_page_says_what_the_json_says",
         lambda a: replace(a, page='<data value="7" data-key="judged.gpu.busy_ns">'),
     ),
+    (
+        "a_verdict_is_the_same_everywhere",
+        with_json(lambda f: f["verdict"].update(confidence="certain")),
+    ),
+    (
+        "a_verdict_is_the_same_everywhere",
+        with_json(lambda f: f["verdict"].update(headline="Nothing holds this run up.")),
+    ),
+    ("a_cause_is_the_longest_of_its_side", with_json(another_cause)),
+    ("changes_are_the_same_everywhere", with_json(lambda f: f["advice"].reverse())),
+    ("changes_are_the_same_everywhere", with_text("What to change", "What to do")),
+    ("doubts_are_the_same_everywhere", with_json(doubt_of_json)),
+    ("lines_fit_the_account", with_text("4.54 ms went", "3.54 ms went")),
     ("high_confidence_has_no_doubt", with_json(doubt)),
     ("high_confidence_has_repetition", with_json(once)),
     ("advice_fits_the_trace", with_json(few_shapes)),

@@ -278,3 +278,35 @@ def test_answers_to_recorded_runs_are_the_committed_ones(name):
     assert differing(name, compact_run(found)) == []
     # All ranks of these runs meet in one group.
     assert all(each.held_up_ns == held_up[each.rank] for each in found.late_ranks)
+
+
+FORMS = SHARED_TRACES / "forms"
+needs_forms = pytest.mark.skipif(not FORMS.exists(), reason=f"{FORMS} is not there")
+
+
+@needs_forms
+def test_what_happened_once_on_each_rank_is_no_part_of_the_run_s_prices():
+    with tracekit.load(FORMS / "two-ranks-cold") as run:
+        verdict = run.together()
+    assert verdict.savings[0].remove == "network" and verdict.span_ns < 21_000_000
+    assert any("300 ms that happened once is left out (launch)" in each for each in verdict.why)
+
+
+@needs_forms
+@pytest.mark.parametrize("name", ["pp-percent", "pp-drain"])
+def test_a_pipeline_s_bubble_is_told_beside_that_of_its_schedule(name):
+    with tracekit.load(FORMS / name) as run:
+        verdict = run.together()
+        rows = run.ask("link_bandwidth")
+    met = verdict.collectives
+    assert (met.stages, met.micro_batches) == (4, 4)
+    assert any("42.9 % of a step" in each for each in verdict.why)
+    assert (
+        "(pipeline-bubble)" in verdict.headline and verdict.savings[0].remove == "pipeline-bubble"
+    )
+    # What nobody can remove is no saving, and nobody is late where the pipeline drains.
+    assert "math-or-memory" not in {each.remove for each in verdict.savings}
+    assert {each.awaited_rank for each in verdict.waiting} == {None}
+    # Each send is told with its pair, and the shares of waiting are of all of it.
+    senders = {(row["sender"], *row["ranks"]) for row in rows if row["sender"] is not None}
+    assert senders == {(n, n, n + 1) for n in range(3)} | {(n + 1, n, n + 1) for n in range(3)}

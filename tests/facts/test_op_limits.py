@@ -8,7 +8,7 @@ import pytest
 import tracekit
 from tests.conftest import OWN_TRACES, SHARED_TRACES
 from tests.kit import traces
-from tests.kit.traces import device, gpu_op, launch, operator, step
+from tests.kit.traces import device, gpu_op, launch, operator, slice_event, step
 
 KNOWN = """
     SELECT event_id, flops, bytes FROM op_limit WHERE source = 'call' AND event_id IN
@@ -17,7 +17,7 @@ KNOWN = """
 TWICE = "SELECT trace_id, event_id FROM op_limit GROUP BY ALL HAVING count(*) > 1"
 BOUNDS = """
     SELECT event_id, source, flops, bytes FROM op_limit
-    WHERE source IN ('same kernel', 'grid', 'tiles', 'layer', 'outputs', 'neighbor')
+    WHERE source IN ('same kernel', 'same place', 'grid', 'tiles', 'layer', 'outputs', 'neighbor')
 """
 
 
@@ -57,6 +57,34 @@ def test_bounds_are_below_the_work_that_shapes_tell(path, sources, tmp_path):
     assert {source for _, source, *_ in bounds} == sources
 
 
+@pytest.mark.parametrize("name", ["mi300x-resnet-checkpoint", "h100-qwen-small"])
+@pytest.mark.sampled(1)
+def test_a_lost_launch_is_bounded_by_what_its_place_does(name, tmp_path):
+    path = SHARED_TRACES / f"{name}.json.gz"
+    if not path.exists():
+        pytest.skip(f"no real traces at {SHARED_TRACES}")
+    with tracekit.load(path) as run:
+        known = {op: (flops, moved) for op, flops, moved in run.fetch(KNOWN)[1]}
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    kernels = [event for event in document["traceEvents"] if event.get("cat") == "kernel"]
+    kernels.sort(key=lambda event: float(event["ts"]))
+    lost = set()
+    for kernel in kernels[len(kernels) * 3 // 5 : len(kernels) * 3 // 4]:
+        kernel["args"].pop("grid", None)
+        lost.add(kernel["args"]["correlation"])
+    for event in document["traceEvents"]:
+        if event.get("cat") != "kernel" and event.get("args", {}).get("correlation") in lost:
+            event["cat"] = "lost"
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps(document))
+    with tracekit.load(bare) as run:
+        bounds = [row for row in run.fetch(BOUNDS)[1] if row[0] in known]
+    # An operator of several kernels is divided by their times.
+    assert [row for row in bounds if any(row[n] > 1.2 * known[row[0]][n - 2] for n in (2, 3))] == []
+    assert {source for _, source, *_ in bounds} == {"same place"}
+    assert len(bounds) > len(lost) / 3
+
+
 @pytest.mark.parametrize(("replayed", "known"), [(24, 24), (23, 0)])
 def test_another_trace_of_the_model_tells_the_weights_of_a_replay(replayed, known, tmp_path):
     bf16 = ["c10::BFloat16"] * 2
@@ -78,6 +106,63 @@ def test_another_trace_of_the_model_tells_the_weights_of_a_replay(replayed, know
     # One token at least.
     widths = [512 + n for n in range(known)]
     assert rows == [(2 * 1024 * width, 2 * 1024 * width) for width in widths]
+
+
+def test_another_trace_of_the_model_tells_the_kernels_between_products(tmp_path):
+    half = "c10::Half"
+    none = "0(sq0sk0sqsq0sqsk0)"
+    prefill = f"execute_40_context_1(sq40sk40sqsq1600sqsk1600)_generation_{none}"
+    decode = f"execute_4_context_{none}_generation_4(sq4sk90sqsq4sqsk90)"
+    eager = [slice_event("user_annotation", prefill, 0, 24000)]
+    graph = [
+        slice_event("user_annotation", decode, 0, 9000),
+        launch(0, 5, 1, "cudaGraphLaunch"),
+    ]
+    paged = [[40, 2, 8], [99, 1, 8], [99, 1, 8], *[[]] * 12]
+    concrete = [""] * 11 + ["0.", "False", "True", "-1", "-1"]
+    calls = {
+        "norm": ("aiter::rmsnorm", [[40, 16], [40, 16], [16]]),
+        "cast": ("aten::copy_", [[40, 16], [40, 16], []]),
+        "prefill_attention": ("aiter::mha_batch_prefill", paged),
+    }
+    for n in range(24):
+        at, correlation = 1000 * n, 10 * n + 1
+        dims = [[40, 16], [16, 16]]
+        eager += [operator("aten::mm", at, 20, dims, [half] * 2), launch(at + 5, 3, correlation)]
+        eager.append(gpu_op(at + 30, 40, correlation, name="gemm"))
+        for turn, (name, (call, dims)) in enumerate(calls.items(), 1):
+            start = at + 100 * turn
+            event = operator(call, start, 20, dims, [half] * 16)
+            event["args"]["Concrete Inputs"] = concrete[1:] if "mha" in call else []
+            eager += [event, launch(start + 5, 3, correlation + turn)]
+            eager.append(gpu_op(start + 30, 40, correlation + turn, name=name))
+        at = 50 + 200 * n
+        kernels = ["gemm", "norm", "cast", "paged_attention", "paged_attention_reduce"]
+        # One layer casts twice: which of the two the other trace has is not known.
+        kernels += ["cast"] * (n == 5)
+        graph += [gpu_op(at + 20 * i, 10, 1, name=name) for i, name in enumerate(kernels)]
+    files = [
+        traces.write(tmp_path / f"{name}.json", events, **device("NVIDIA A100-SXM4-80GB"))
+        for name, events in {"eager": eager, "graph": graph}.items()
+    ]
+    with tracekit.load(files) as run:
+        rows = run.fetch("""
+            SELECT name, count(*), min(flops), max(flops), min(l.bytes), max(l.bytes),
+                   max(weight_bytes)
+            FROM op_limit AS l JOIN gpu_ops USING (trace_id, event_id)
+            WHERE source = 'other trace' GROUP BY name ORDER BY name
+        """)[1]
+    # A tenth of the tokens: 2 of 40 x 16 halves are cast, and a norm reads 16 weights besides. 4
+    # queries of 2 heads read 90 keys and values of one head.
+    norm, cast = 2 * (2 * 40 * 16 + 16) / 10, 2 * 2 * 40 * 16 / 10
+    query, keys = 2 * 4 * 2 * 8, 2 * 90 * 2 * 8
+    assert rows == [
+        ("cast", 23, 0, 0, cast, cast, 0),
+        ("gemm", 24, 2048, 2048, 2 * (2 * 4 * 16 + 256), 2 * (2 * 4 * 16 + 256), 512),
+        ("norm", 24, 64, 64, norm, norm, 0),
+        ("paged_attention", 24, 5760, 5760, query + keys, query + keys, keys),
+        ("paged_attention_reduce", 24, 0, 0, query, query, 0),
+    ]
 
 
 @pytest.mark.parametrize(

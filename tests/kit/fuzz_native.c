@@ -2,7 +2,9 @@
  * event of the trace and is a copy of exactly its size, so that reading one byte too many is detected. Prints
  * the cases that read events, and how many events these were. */
 
-#include "../tracekit/native/src/events.c"
+#include "../../tracekit/native/src/events.c"
+
+#include "fuzz_checks.h"
 
 #include <stdio.h>
 
@@ -34,23 +36,6 @@ static int find_events(const uint8_t *trace, size_t size) {
         begins[count] = at;
     }
     return count;
-}
-
-/* Texts are inside the heap and valid UTF-8. */
-static void check(const struct ArrowArray *batch, int first, int last) {
-    for (int column = first; column <= last; column++) {
-        const void **buffers = batch->children[column]->buffers;
-        const struct view *views = buffers[1];
-        for (int64_t row = 0; row < batch->length; row++) {
-            const struct view *view = &views[row];
-            bool is_inline = view->size <= INLINE_BYTES;
-            const uint8_t *at = is_inline ? view->text.bytes : (const uint8_t *)buffers[2] + view->text.in_heap.offset;
-            struct json json = {.end = at + view->size};
-            if (!is_inline && view->text.in_heap.offset + view->size > *(const int64_t *)buffers[3]) abort();
-            while (at < json.end)
-                if ((at = *at < 0x80 ? at + 1 : utf8_end(&json, at)) == NULL) abort();
-        }
-    }
 }
 
 /* The text that rows do not hold in full consists of whole elements, in order. */
@@ -104,12 +89,8 @@ static uint8_t *some_events(int count, size_t *length) {
 
 int main(int n_arguments, char **arguments) {
     if (n_arguments != 4) return 2;
-    FILE *file = fopen(arguments[3], "rb");
-    if (file == NULL || fseek(file, 0, SEEK_END) != 0) return 2;
-    size_t size = (size_t)ftell(file);
-    uint8_t *trace = malloc(size + 1);
-    rewind(file);
-    if (fread(trace, 1, size, file) != size) return 2;
+    size_t size;
+    uint8_t *trace = whole_file(arguments[3], &size);
     int count = find_events(trace, size);
     srand((unsigned)atoi(arguments[1]));
     long rows = 0, reading = 0;
@@ -139,7 +120,6 @@ int main(int n_arguments, char **arguments) {
     }
     tracekit_labels_close(labels);
     free(trace);
-    fclose(file);
     printf("%ld %ld\n", reading, rows);
     return 0;
 }

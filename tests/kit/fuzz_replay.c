@@ -1,7 +1,7 @@
 /* The replay's loops under a sanitizer: `fuzz_replay SEED CASES`. Each array has exactly its size, so that a
  * step beyond it is detected; numbers have any size, so that a sum beyond 64 bits is detected. */
 
-#include "../tracekit/native/src/replay.c"
+#include "../../tracekit/native/src/replay.c"
 
 #include <stdio.h>
 #include <stdlib.h>

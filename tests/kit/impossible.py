@@ -3,7 +3,7 @@
 `impossible_claims(Answer(...))` gives a sentence for each thing that cannot be true. A rule is a
 function in `RULES`; it reads the parts of an answer that it is about, and skips those that are not
 given. The rules here are about the JSON; those of tests/kit/impossible_texts.py about sentences,
-tables and the page.
+tables and the page, those of tests/kit/impossible_screens.py about what all of them say alike.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.kit.answered import (
     shapes_by_step,
     shown,
 )
+from tests.kit.impossible_screens import SCREEN_RULES
 from tests.kit.impossible_texts import TEXT_RULES, Rule
 from tracekit.database.remedies import remedy
 from tracekit.verdict.model import Analysis
@@ -317,6 +318,7 @@ RULES: tuple[Rule, ...] = (
     ranks_wait_no_longer_than_they_run,
     what_differs_is_not_unchanged,
     *TEXT_RULES,
+    *SCREEN_RULES,
 )
 
 

@@ -4,8 +4,9 @@ import sqlite3
 from pathlib import Path
 
 from tests.kit import nsys_simulated as nsys
-from tracekit.trace.other.protos import messages
-from tracekit.trace.readers import perfetto, xplane
+from tests.kit.perfetto_schema import SCHEMA
+from tests.kit.protos import messages
+from tests.kit.xplane_schema import SCHEMA as XPLANE
 
 
 def changed(file: Path, *statements: str) -> Path:
@@ -123,15 +124,7 @@ def rocpd(file, version=4):
 
 def space(kind=b"TPU", device=b"TPU v6 Lite2", called=b"PjitFunction(f)"):
     """A device that runs one step, with its host, in XLA's terms."""
-    schema = xplane._SCHEMA
-    for field, message in (
-        ("lines", "XLine"),
-        ("events", "XEvent"),
-        ("event_metadata", "EventEntry"),
-        ("stat_metadata", "StatEntry"),
-    ):
-        schema = schema.replace(f"bytes {field}", f"{message} {field}")
-    made = messages(schema)["XPlane"]
+    made = messages(XPLANE)["XPlane"]
     host, tpu = made(id=2, name=b"/host:CPU"), made(id=1, name=b"/device:%s:0" % kind)
     for plane, names in (
         (host, [b"$train.py:12 step", b"train", called]),
@@ -174,7 +167,7 @@ def packets():
          {"cat": "kernel", "correlation": 9, **on_gpu, "grid": [264, 1, 1]}),
         (2, 4_001, 5_000, b"relu", 0, {"cat": "kernel", "correlation": 10, **on_gpu}),
     ]  # fmt: skip
-    packet = messages(perfetto.SCHEMA)["TracePacket"]
+    packet = messages(SCHEMA)["TracePacket"]
     made = []
     for uuid, pid, tid, name in ((1, 50, 51, b"main"), (2, 0, 7, b"stream 7")):
         each = packet()
@@ -210,5 +203,5 @@ def packets():
 
 def compressed(text: bytes) -> bytes:
     """A packet that holds packets, which zlib compressed."""
-    packet = messages(perfetto.SCHEMA)["TracePacket"]
+    packet = messages(SCHEMA)["TracePacket"]
     return packet(compressed_packets=text).SerializeToString()

@@ -3,9 +3,11 @@
 import shutil
 import subprocess
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 
+_CODES = Path(__file__).parents[2] / "tracekit/native/walk_codes.py"
 _FLAGS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
@@ -16,8 +18,10 @@ def compiled(name: str, folder: Path) -> Path:
     if compiler is None:
         pytest.skip("no C compiler with a sanitizer is installed")
     program = folder / name
-    source = Path(__file__).with_name(f"{name}.c")
-    built = subprocess.run([compiler, *_FLAGS, str(source), "-o", str(program)], check=False)
-    if built.returncode:
+    command = [compiler, *_FLAGS, "-x", "c", "-", "-o", str(program)]
+    if subprocess.run(command, input=b"int main(void) { return 0; }", check=False).returncode:
         pytest.skip("the C compiler has no sanitizer")
+    source = Path(__file__).with_name(f"{name}.c")
+    codes = run_path(str(_CODES))["definitions"]()
+    subprocess.run([compiler, *_FLAGS, *codes, str(source), "-o", str(program)], check=True)
     return program

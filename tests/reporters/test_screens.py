@@ -10,7 +10,9 @@ from msgspec.structs import replace
 import tracekit
 from tests.conftest import judged_together, trace_names
 from tests.kit import ranks_simulated
+from tests.kit.answered import shown
 from tests.kit.atoms import MS, US, BlockingCopy, Call, Launch, Sync, Work, operator, step
+from tests.kit.impossible import require_possible
 from tests.kit.processes import invoke
 from tests.kit.ranks_simulated import Job
 from tests.kit.simulated import Programs
@@ -192,7 +194,7 @@ def test_a_change_is_shown_if_its_place_does_not_fit(advised, capsys, monkeypatc
 
 def test_changes_that_save_much_come_before_details(advised, capsys, monkeypatch):
     analysis = advised("torch-compile", "fused-attention", "in-place")
-    verdict = replace(analysis.verdict, headline="A long sentence. " * 48)
+    verdict = replace(analysis.verdict, headline="A long sentence. " * 44)
     lines = screen(replace(analysis, verdict=verdict), capsys, monkeypatch)
     assert len(lines) <= LINES and any(line.startswith("3 ") for line in lines)
     assert not any(line.startswith("    at_0") for line in lines)
@@ -288,6 +290,15 @@ def test_the_screen_of_a_real_trace_is_whole(name, shared_verdict, capsys, monke
         " ".join(t.split()).replace("- ", "-") for t in (analysis.verdict.headline, told)
     )
     assert headline in shown
+
+
+@pytest.mark.sampled(14)
+@pytest.mark.parametrize("name", trace_names())
+def test_a_page_says_what_the_first_screen_says(name, shared_trace, shared_verdict):
+    pytest.importorskip("altair", reason="a page needs the extra report")
+    database, trace = shared_trace(name)
+    page = database.report(trace=trace).html
+    require_possible(replace(shown(shared_verdict(name)), page=page))
 
 
 # -- several traces

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.kit.json_forms import FORMS as JSON_FORMS
 from tests.kit.limited import limited
 from tests.kit.nsys_simulated import GLOBAL_PID
 from tests.kit.other_formats import compressed, framed, packets
@@ -46,6 +47,13 @@ ODD = {
         b"\xff" * 8, b"\0" * 64, b"\x7f\xff\xff\xff\xff\xff\xff\xff", b"\x0d", b"\x05", b"\x02",
         b"CREATE TABLE", b"INTEGER PRIMARY KEY", b"[" * 2_000, b'{"message":' * 300, b"\x81" * 9,
     ],
+    "json": [
+        b"[" * 2_000, b'{"a":' * 2_000, b"1e999", b"-" * 40, b"9" * 5_000, b"NaN", b'"\\ud800"',
+        b"null", b"{}", b"[]", b'"ph": "E", ', b'"pid": null, ', b'"pid": [1], ', b'"tid": {}, ',
+        b'"ts": "x", ', b'"ts": 1e400, ', b'"dur": -1, ', b'"args": 7, ', b'"args": null, ',
+        b'"name": {"a": [1]}, ', b'"id": [[]], ', b'"connection_id": {}, ', b'"rank": true, ',
+        b'"children": [1, null], ', b'"metrics": {"time (ns)": null}, ', b'"step_num": "x", ',
+    ],
 }  # fmt: skip
 
 
@@ -62,14 +70,18 @@ def content(name: str, folder: Path) -> bytes:
         return pickle.dumps(snapshot(trained(2)), 4 if name == "s.pickle" else 2)
     if name == "packed.pftrace":
         return framed([compressed(zlib.compress(framed(packets())))])
+    if name in JSON_FORMS:
+        return JSON_FORMS[name]
     if name.startswith("kernel_annotations"):
         notes = {GLOBAL_PID + n: [{"name": "a", "n": n}, ["b"], ("c", 1)] for n in range(20)}
         return pickle.dumps(notes) if name.endswith("pkl") else json.dumps(notes).encode()
     return test_formats.write(folder, FORMS[name.partition(".")[2]]).read_bytes()
 
 
-def kind_of(data: bytes) -> str:
+def kind_of(name: str, data: bytes) -> str:
     """The kind of a file's damage."""
+    if name in JSON_FORMS:
+        return "json"
     if data.startswith(b"\x80"):
         return "pickle"
     return "sqlite" if data.startswith((b"SQLite format 3", b"{")) else "protobuf"
@@ -124,7 +136,7 @@ def fuzz(name: str, seed: str, cases: str) -> None:
     choose = random.Random(f"{name} {seed}")
     with TemporaryDirectory() as made:
         whole = content(name, Path(made))
-        kind, path = kind_of(whole), Path(made) / name
+        kind, path = kind_of(name, whole), Path(made) / name
         for number in range(int(cases)):
             data = damaged(whole, kind, choose)
             path.write_bytes(data)
@@ -137,7 +149,7 @@ def fuzz(name: str, seed: str, cases: str) -> None:
             faulthandler.cancel_dump_traceback_later()
 
 
-NAMES = [*OTHERS, *(f"t.{ending}" for ending in FORMS)]
+NAMES = [*OTHERS, *JSON_FORMS, *(f"t.{ending}" for ending in FORMS)]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")

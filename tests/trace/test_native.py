@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import trace_file
-from tests.kit import sanitized
+from tests.kit import perfetto_any, sanitized, xplane_any
 from tests.kit.processes import ran
 from tests.kit.sampling import sample
 from tracekit.native.events import Labels, Read, Stop, read_events
@@ -267,4 +267,20 @@ def test_damaged_events_are_read_within_bounds(name, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     with_events, events = map(int, done.stdout.split())
     assert with_events > cases / 2
+    assert events > cases
+
+
+@pytest.mark.parametrize(
+    ("reader", "made"), [("perfetto", perfetto_any.trace), ("xplane", xplane_any.profile)]
+)
+def test_damaged_protobuf_is_read_within_bounds(reader, made, tmp_path):
+    program = sanitized.compiled(f"fuzz_{reader}", tmp_path)
+    files = [tmp_path / str(seed) for seed in range(30)]
+    for seed, file in enumerate(files):
+        file.write_bytes(made(seed))
+    cases = sample("damaged protobuf traces", 100_000, 5_000)
+    done = ran(program, "1", str(cases), *files)
+    assert (done.returncode, done.stderr) == (0, "")
+    with_events, events = map(int, done.stdout.split())
+    assert with_events > cases / 3
     assert events > cases

@@ -7,6 +7,7 @@ import struct
 import tarfile
 from pathlib import Path
 
+import polars
 import pytest
 
 import tracekit
@@ -166,6 +167,38 @@ ASKED = {
         ("DISTINCT world_size, rank FROM cpu_ops JOIN trace USING (trace_id)", [(2, 0)]),
     ],
 }  # fmt: skip
+
+
+def as_parquet(database, folder):
+    """The tables as `nsys export --type parquetdir` writes them, with rows in another order."""
+    folder.mkdir()
+    with sqlite3.connect(database) as read:
+        for (table,) in read.execute("SELECT name FROM sqlite_master").fetchall():
+            found = read.execute(f"SELECT * FROM {table} ORDER BY rowid DESC")
+            names = [column[0] for column in found.description]
+            rows = polars.DataFrame(found.fetchall(), schema=names, orient="row")
+            rows.write_parquet(folder / f"{table}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("change", [plain, host_and_memory, two_processes, collective])
+def test_a_folder_of_parquet_files_is_read_as_the_database(change, tmp_path):
+    database = report(tmp_path, change)
+    events = (
+        "SELECT rank, phase, category, name, pid, tid, ts_ns, dur_ns, correlation, args::VARCHAR"
+        " FROM event JOIN trace USING (trace_id) ORDER BY ALL"
+    )
+    with tracekit.load(database) as run:
+        expected = run.fetch(events)[1]
+    with tracekit.load(as_parquet(database, tmp_path / "r.parquetdir")) as run:
+        assert run.fetch(events)[1] == expected
+
+
+def test_a_damaged_parquet_file_is_refused_in_one_line(tmp_path):
+    folder = as_parquet(report(tmp_path), tmp_path / "r.parquetdir")
+    (folder / f"{CALLS}.parquet").write_bytes(b"PAR1 and nothing else")
+    with pytest.raises(TracekitError, match=rf"{CALLS}.parquet'?: cannot be read: [^\n]+$"):
+        tracekit.load(folder)
 
 
 def test_health_says_what_the_database_leaves_out(tmp_path):

@@ -73,7 +73,14 @@ def judged(loaded):
         ("h100-pipeline-parallel.nsys.sqlite", "compute-bound", "math-or-memory", None, 0.092, ""),
         ("h100-two-gpus.nsys.sqlite", "compute-bound", "copy", "high", 0.95, ""),
         ("jax-te-attention.xplane.pb", "compute-bound", "math-or-memory", None, 0.02, ""),
-        ("mi300x-jax-conv.xplane.pb", "unknown", None, None, 0, "94.6 % of the window is waits"),
+        (
+            "mi300x-jax-conv.xplane.pb",
+            "unknown",
+            None,
+            None,
+            0,
+            "For 94.6 % of the window, the GPU waits",
+        ),
         ("mi350-ddp.rocprofv3.json.gz", "unknown", None, None, 0, "calls, too: --hip-trace"),
     ],
 )

@@ -6,8 +6,8 @@ import pytest
 import tracekit
 from tests.conftest import OWN_TRACES
 from tests.kit import traces
-from tracekit.trace.other.protos import messages
-from tracekit.trace.readers import perfetto
+from tests.kit.perfetto_schema import SCHEMA
+from tests.kit.protos import messages
 
 NAME = "simulated-program-30"
 SLICES = """
@@ -78,7 +78,7 @@ def test_the_same_counters_in_json_belong_to_the_device_in_their_process_name(tm
     ],
 )
 def test_ends_belong_to_the_begins_of_their_row_or_to_what_is_open(ends, lengths, tmp_path):
-    packet = messages(perfetto.SCHEMA)["TracePacket"]
+    packet = messages(SCHEMA)["TracePacket"]
     written = bytearray()
     for number, (letter, at) in enumerate(ends):
         event = {"type": 1 if letter == "b" else 2, "track_uuid": 1, "name": b"s%d" % number}

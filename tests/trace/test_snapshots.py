@@ -39,6 +39,24 @@ def test_every_protocol_gives_the_same_tables(tmp_path):
             assert peak["/app/model.py(22): forward"] == (3 << 20) + 100
 
 
+def test_compiled_code_is_shown_by_the_user_s_line(tmp_path):
+    """As with _dump_snapshot(augment_with_fx_traces=True); records of pinned memory are counted."""
+    allocator = Allocator()
+    stack = allocator.stack(("/tmp/torchinductor/cfx.py", 9, "forward"), ("/app/run.py", 3, "main"))
+    behind = (
+        'File "/app/net.py", line 20, in forward\n    return self.layer(x)\n'
+        '  File "/app/net.py", line 31, in layer\n    return x @ self.weight'
+    )
+    stack[0]["fx_original_trace"] = behind
+    allocator.alloc(1 << 20, stack)
+    found = snapshots.snapshot(allocator) | {"host_traces": [[{"action": "alloc"}]]}
+    (tmp_path / "s.pickle").write_bytes(pickle.dumps(found))
+    with tracekit.load(tmp_path / "s.pickle", verdicts=False) as run:
+        assert held(run) == {"/app/net.py(31): layer": 1 << 20}
+        said = {row["code"]: row["message"] for row in run.ask("health")}
+    assert "(records of the host's pinned memory are not used: 1)" in said["memory_snapshot"]
+
+
 def random_allocator(seed):
     """An allocator after random actions, and how much was allocated after each."""
     choose = random.Random(seed)

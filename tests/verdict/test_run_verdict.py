@@ -80,7 +80,7 @@ CASES = {
     ),
     "a late rank beside others that are as late": JudgedRun(
         evidence=run_evidence(rank(0), rank(1, **LATE_RANK | {"saves_ns": 0})),
-        pace=1, cause="python", says=["no shorter: others are as late"],
+        cause="python", says=["no shorter: others are as late"],
     ),
     "a rank whose recording began late": JudgedRun(
         evidence=run_evidence(rank(0), rank(1, **LATE_RANK | {"begins_ns": 15 * MS})),

@@ -228,7 +228,7 @@ def test_missing_wheels_are_named_in_one_line_and_neither_polars_nor_a_compiler_
     needed = {
         re.match(r"[\w.-]+", each)[0] for each in requires(DISTRIBUTION) if "extra ==" not in each
     }
-    assert needed <= brought | {"numpy", "polars", "protobuf"}
+    assert needed <= brought | {"numpy", "polars"}
     assert not brought & {"polars", "ziglang", "torch", "triton"}
     monkeypatch.setattr(gpu_check, "_has", lambda name: name not in ("duckdb", "markdown_it"))
     assert gpu_check.main(["first", "--device", "cpu"]) == 2

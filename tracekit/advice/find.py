@@ -280,7 +280,14 @@ def _ranked(priced: list[Place], thresholds: Thresholds) -> list[Place]:
     return sorted(ranked, key=lambda each: (each.remedy.is_apart, each.remedy.is_batch))
 
 
+# The remedy for the time of the program's own functions.
+_OWN_WORK = "python-lines"
+
+
 def _is_easier(one: Place, other: Place, thresholds: Thresholds) -> bool:
+    if one.remedy.name == _OWN_WORK and other.remedy.frees_launches:
+        # A graph replays launches; what the program's functions do besides stays with the host.
+        return bool(other.price.saves_ns <= thresholds.worth_effort * one.price.saves_ns)
     levels = EFFORTS.index(other.remedy.effort) - EFFORTS.index(one.remedy.effort)
     most = thresholds.worth_effort**levels * one.price.saves_ns
     return levels > 0 and other.price.saves_ns <= most

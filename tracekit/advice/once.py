@@ -23,7 +23,13 @@ def advice_on_once(
     first; if steps ran before the recording (`is_warm`), the run is already warm."""
     listed = []
     recurring = _recurring(replay)
-    one_offs = [one_off for one_off in replay.one_offs if of_host or not one_off.on_host]
+    # Ranks that begin to record at different times meet in it: the run is not at fault.
+    skewed = _arrivals(replay)
+    one_offs = [
+        one_off
+        for one_off in replay.one_offs
+        if (of_host or not one_off.on_host) and one_off.event_id not in skewed
+    ]
     owner = {id(one_off): _recurs(one_off, recurring) for one_off in one_offs}
     for remedy in all_remedies().values():
         if is_warm and remedy.at_start:
@@ -70,6 +76,12 @@ def advice_without_share(
         doubts=[each for each in (remedy.caveat, *doubts) if each], change=None,
         plugin=remedy.of_plugin.name if remedy.of_plugin else None,
     )  # fmt: skip
+
+
+def _arrivals(replay: Replay) -> set[int]:
+    """The first collective, if it waits for ranks that record later, or sets up what they need."""
+    sql = "SELECT trace_id, event_id FROM recorder_finding WHERE code = 'arrival_skew'"
+    return {event_id for (event_id,) in replay.database.rows_of_trace(sql, replay.trace_id)}
 
 
 def _recurring(replay: Replay) -> list[tuple[Remedy, list[tuple[int, int]]]]:

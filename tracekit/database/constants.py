@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from tracekit.causes import CAUSE_OF_ACTIVITY, CAUSES, RECORDERS, UNRECORDED, words
+from tracekit.causes import CAUSE_OF_ACTIVITY, CAUSES, ENGINES, RECORDERS, UNRECORDED, words
 from tracekit.database import names
 from tracekit.thresholds import TABLE, Thresholds
 
@@ -50,9 +50,10 @@ def _stored() -> dict[str, int | float]:
 def macros() -> str:
     """The SQL statements that define these constants as macros and a view."""
     renamed = " ".join(f"WHEN '{old}' THEN '{new}'" for old, new in CAUSE_OF_ACTIVITY.items())
+    known = (*RECORDERS, *ENGINES)
     switches = {
         f"{recorder} {code}": switch
-        for recorder in RECORDERS
+        for recorder in known
         for code, switch in words(f"switch {recorder}").items()
     }
     quoted = ", ".join(
@@ -61,7 +62,7 @@ def macros() -> str:
     return f"""{names.listed()}
 CREATE OR REPLACE MACRO thresholds() AS {thresholds_struct()};
 CREATE OR REPLACE MACRO switch_of(profiler, code) AS
-    MAP {{{quoted}}}[if(profiler IN {RECORDERS}, profiler, '{RECORDERS[0]}') || ' ' || code];
+    MAP {{{quoted}}}[if(profiler IN {known}, profiler, '{RECORDERS[0]}') || ' ' || code];
 CREATE OR REPLACE MACRO host_cause(activity, is_long) AS
     CASE WHEN activity = 'untraced' AND is_long THEN '{UNRECORDED}'
          ELSE CASE activity {renamed} ELSE activity END END;

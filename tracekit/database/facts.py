@@ -18,6 +18,7 @@ columns.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property, partial
@@ -29,6 +30,7 @@ from msgspec import Struct
 from tracekit.database import catalog, constants, names
 
 _SCRATCH = "_scratch."
+_SCRATCHED = re.compile(rf"\b{re.escape(_SCRATCH)}(?P<name>\w+)\b(?: AS (?P<alias>\w+))?(?! AS\n)")
 _WALK = "walk"
 _END_OF_TABLE = "\n);\n"
 # The fact that other facts' conditions read.
@@ -121,15 +123,25 @@ def over_traces() -> dict[str, Fact]:
 
 
 def rows_over_traces() -> dict[str, str]:
-    """The SQL of all rows of each table of such facts, by name."""
-    some = over_traces().values()
-    return {
-        table.name: " UNION ALL ".join(
-            f"({fact.rows})" for fact in some if fact.rows and table.name in (fact.name, fact.into)
-        )
-        for table in some
-        if table.table
-    }
+    """The SQL of all rows of each table of such facts, by name; what is dropped after loading is a
+    part of it."""
+    inner: dict[str, str] = {}
+    rows: dict[str, list[str]] = {}
+    for fact in over_traces().values():
+        sql = _SCRATCHED.sub(lambda found: _inside(found, inner), fact.rows)
+        if fact.is_scratch:
+            inner[fact.name] = sql.partition(" AS\n")[2]
+        elif sql:
+            rows.setdefault(fact.into or fact.name, []).append(f"({sql})")
+    return {name: " UNION ALL ".join(some) for name, some in rows.items()}
+
+
+def _inside(found: re.Match[str], inner: Mapping[str, str]) -> str:
+    """The rows of an intermediate table in the place of its name."""
+    name, alias = found["name"], found["alias"]
+    if name not in inner:
+        return found[0]
+    return f"({inner[name]}) AS {alias or name}"
 
 
 def about_one_trace() -> list[str]:
@@ -185,7 +197,9 @@ class Builder:
         """Refills the tables whose rows may be about several traces."""
         spanning = [*over_traces().values()]
         self._connection.execute(emptied(spanning))
+        self._connection.execute("ATTACH ':memory:' AS _scratch")
         self._fill(spanning)
+        self._connection.execute("DETACH _scratch")
 
     def _mark_plugins(self) -> None:
         """Records the traces in which plugins' spellings may have determined the meanings of
@@ -224,7 +238,9 @@ class Builder:
         conditions = {fact.name: fact.when for fact in facts().values() if fact.when}
         asked = ", ".join(f"bool_or({condition})" for condition in conditions.values())
         self._add_names(asked)
-        rows = self._connection.execute(f"SELECT {asked} FROM {_LABELS}").fetchall()
+        # A trace without slices has no label, but conditions on other tables may hold.
+        every = f"(FROM {_LABELS} UNION ALL BY NAME SELECT NULL::BIGINT AS label_id)"
+        rows = self._connection.execute(f"SELECT {asked} FROM {every}").fetchall()
         return {name for name, holds in zip(conditions, rows[0], strict=True) if holds}
 
 

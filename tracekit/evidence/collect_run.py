@@ -3,9 +3,10 @@ than others."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import pairwise
 from statistics import median_low
 from typing import Any
 
@@ -26,6 +27,8 @@ from tracekit.stages import stage
 
 # Look for a late rank's call site among this many of its events.
 _EVENTS = 200
+# The number of ranks of a send with its receive.
+_ENDS = 2
 # The columns of the query link_bandwidth that describe a slow link.
 _OF_LINK = ("type", "message_bytes", "wire_ns", "others_wire_ns")
 
@@ -240,7 +243,24 @@ class _Collector:
             waited_ns=joined.waited_ns,
             wire_ns=int(members.wire_ns[last][~self._is_exchange].sum()),
             bandwidth=self.bandwidth,
+            **self._schedule(),
         )
+
+    def _schedule(self) -> dict[str, int]:
+        """The stages of a pipeline and its micro-batches in a step, if each stage sends as often to
+        the next one as it gets back."""
+        sends: Counter[tuple[int, int]] = Counter()
+        for row in self.bandwidth:
+            if row["sender"] is not None and len(row["ranks"]) == _ENDS:
+                receiver = next(rank for rank in row["ranks"] if rank != row["sender"])
+                sends[row["sender"], receiver] += row["count"]
+        ranks = sorted({rank for pair in sends for rank in pair})
+        forth = [*pairwise(ranks)]
+        times, rest = divmod(min(sends.values(), default=0), max(1, len(self.joined.step_names)))
+        is_chain = {*sends} == {*forth, *((after, before) for before, after in forth)}
+        if not is_chain or rest or len({*sends.values()}) != 1:
+            return {}
+        return {"stages": len(ranks), "micro_batches": times}
 
     def _clocks(self) -> Clocks | None:
         rows = list(self.joined.clocks.values())

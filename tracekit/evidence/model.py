@@ -362,6 +362,10 @@ class Collectives(Struct, frozen=True):
     """Wire time, counting each collective once: the duration on the rank that arrived last."""
     bandwidth: list[dict[str, Any]]
     """Bandwidth by type, size and group (queries/communication/link_bandwidth.sql)."""
+    stages: int = 0
+    """The stages of a pipeline, each of which sends to the next and back; 0: there is none."""
+    micro_batches: int = 0
+    """How many times each of them sends in a step; 0: that differs, or there is no pipeline."""
 
 
 class ClockAhead(Struct, frozen=True):

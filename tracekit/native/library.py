@@ -68,6 +68,24 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "read_rows": (None, [c_void_p, c_int64, c_void_p, _BATCH]),
     "add_row": (None, [c_void_p, c_int, c_void_p]),
     "event_schema": (c_int, [c_void_p]),
+    "perfetto_open": (c_void_p, [c_uint64, c_void_p]),
+    "perfetto_packets": (None, [c_void_p, c_void_p, c_int64, c_int, c_int64, c_void_p]),
+    "perfetto_tracks": (c_int64, [c_void_p] * 4),
+    "perfetto_place": (c_int, [c_void_p, c_int64, c_int64, c_int64, c_char_p, c_int64]),
+    "perfetto_pair": (c_int, [c_void_p]),
+    "perfetto_rows": (
+        None, [c_void_p, c_char_p, c_int64, c_int64, c_int64, c_void_p, _BATCH, c_void_p]
+    ),
+    "perfetto_close": (None, [c_void_p]),
+    "plane_open": (c_void_p, [c_uint64]),
+    "plane_read": (None, [c_void_p, c_char_p, c_int64, c_int64, c_void_p]),
+    "plane_words": (
+        c_int, [c_void_p, c_int64, c_int, c_char_p, c_int64, c_char_p, c_int64, c_int]
+    ),
+    "plane_line": (None, [c_void_p, c_int64, c_int64, c_int64, c_int]),
+    "plane_count": (c_int, [c_void_p, c_void_p, c_void_p]),
+    "plane_rows": (None, [c_void_p, c_int64, c_int64, c_void_p, _BATCH, c_void_p]),
+    "plane_close": (None, [c_void_p]),
     "labels_open": (c_void_p, [c_int64, c_uint64]),
     "labels_take": (c_int, [c_void_p, _BATCH]),
     "labels_close": (None, [c_void_p]),
@@ -87,7 +105,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "replay_ranks": (None, [c_void_p] * 6),
     "free": (None, [c_void_p]),
     "release": (None, [c_void_p]),
-}
+}  # fmt: skip
 
 
 @cache

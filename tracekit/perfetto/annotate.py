@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,7 +16,7 @@ from tracekit.lake.layout import may_be_lake
 from tracekit.opening import open_any
 from tracekit.perfetto.tracks import Process, draw
 from tracekit.stages import stage
-from tracekit.trace.added import PID, block
+from tracekit.trace.added import JOINED, PID, block
 from tracekit.trace.other.formats import open_traces
 from tracekit.trace.paths import trace_paths
 from tracekit.trace.reader import TraceReader
@@ -24,6 +25,8 @@ from tracekit.trace.source import ByteStream
 _ROWS_AT_ONCE = 20_000
 # In a file of several traces, the number of arrow ids per trace.
 _FLOWS = 1 << 20
+# Of a trace's metadata, members up to this length are written.
+_MEMBER_CHARS = 20_000
 
 
 def annotate(
@@ -96,7 +99,8 @@ def _join(database: Session, output: str | Path) -> int:
             draw(database, row["trace"], process)
             added += process.events
     with written_whole(output, database.inputs) as beside, open_output(beside) as sink:
-        sink.write(b'{"traceEvents": [' + block(added))
+        ranks = json.dumps([row["metadata"] for row in joined])
+        sink.write(b'{"%s": %s, "traceEvents": [' % (JOINED, ranks.encode()) + block(added))
         sql = catalog.render_template("write_joined_events", processes=processes)
         before = b""
         for row in joined:
@@ -113,7 +117,9 @@ def _joined_traces(database: Session) -> list[dict[str, Any]]:
     rows = database.ask("overview")
     ahead = {row["trace_id"]: row["offset_ns"] for row in database.ask("rank_clocks")}
     # Only clocks of one job can be compared; the others stay as recorded.
-    bases = dict(database.fetch(catalog.schema("read_bases"))[1])
+    rows_of_bases = database.fetch(catalog.schema("read_bases"))[1]
+    bases = {trace_id: base for trace_id, base, _ in rows_of_bases}
+    kept = {trace_id: metadata for trace_id, _, metadata in rows_of_bases}
     first = min(bases.values(), default=0)
     return [
         {
@@ -122,6 +128,13 @@ def _joined_traces(database: Session) -> list[dict[str, Any]]:
             "ahead_ns": bases[row["trace_id"]] - first - ahead.get(row["trace_id"], 0),
             "number": number,
             "traces": len(rows),
+            "metadata": _kept(kept[row["trace_id"]]) | {"baseTimeNanoseconds": first},
         }
         for number, row in enumerate(rows)
     ]
+
+
+def _kept(metadata: str) -> dict[str, Any]:
+    """A trace's metadata, without what is long."""
+    members = json.loads(metadata)
+    return {key: each for key, each in members.items() if len(json.dumps(each)) <= _MEMBER_CHARS}

@@ -174,8 +174,10 @@ class Prices:
                 before_ns = self.length(base)
         samples = prod(map(self._samples, changes))
         saves_ns = before_ns - round(self.length(base, *changes) / samples)
-        if samples == 1 and not any(each.less_work for each in remedies):
-            saves_ns = min(saves_ns, max(0, self.window_ns - self.must_ns))
+        if not any(each.less_work for each in remedies):
+            # More samples take at least as long together.
+            must_ns = round(self.must_ns / samples)
+            saves_ns = min(saves_ns, max(0, self.window_ns - must_ns))
         return Price(saves_ns, self.window_ns)
 
     def _samples(self, change: str) -> float:

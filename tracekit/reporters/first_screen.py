@@ -22,6 +22,7 @@ from tracekit.reporters.parts import (
     best_of,
     bound_text,
     devices_of,
+    is_of_recording,
     lists_of,
     next_of,
     shares_of,
@@ -43,6 +44,8 @@ _PARTS, _BAR, _SHORT_BAR = 5, 24, 12
 # of a kernel's figures, and of what it achieves.
 _NAME, _TITLE, _PLACE, _SHARE, _EFFORT, _EVENT = 30, 45, 76, 16, 7, 61
 _KERNEL, _ACHIEVED = 30, 20
+# The most kernels.
+_KERNELS = 3
 # Columns before a line's words, and the most lines of what is said beside the sentence.
 _LABEL, _NOTES, _DOUBTS = 7, 4, 2
 # The most recurring changes, those that come before details, changes against one-offs, and one-off
@@ -61,10 +64,13 @@ def render(analysis: Analysis) -> None:
     out = console(is_wide=True)
     head, end = _head(analysis), _doubts(analysis)
     beside = min(out.width, _WIDEST) - _COLUMN if out.width >= _WIDE else 0
-    parts = _parts(analysis, _SHORT_BAR if beside else _BAR)
-    parts = _beside(parts, _kernels(analysis, beside or WIDTH), bool(beside))
-    parts += _facts(screen.sides(analysis))
-    parts += _memory(analysis)
+    account = _parts(analysis, _SHORT_BAR if beside else _BAR)
+    others = [*_facts(screen.sides(analysis)), *_memory(analysis)]
+    taken = len(head) + len(account) + len(others) + len(end) + 1
+    # The first change comes before the last kernels.
+    most = _KERNELS if beside else LINES - taken - _needed(analysis) - 1
+    kernels = _kernels(analysis, beside or WIDTH, max(1, min(_KERNELS, most)))
+    parts = [*_beside(account, kernels, bool(beside)), *others]
     free = LINES - len(head) - len(parts) - len(end) - 1
     hint = Text(_MORE_OF_MEMORY if is_snapshot(analysis.trace.health) else _MORE, "dim")
     changes = _advice(analysis, free)
@@ -106,9 +112,9 @@ def _facts(facts: screen.Facts) -> list[Text]:
     return lines
 
 
-def _kernels(analysis: Analysis, width: int) -> list[Text]:
+def _kernels(analysis: Analysis, width: int, most: int) -> list[Text]:
     """The kernels with the most time, with their share of the time of all."""
-    rows = screen.kernels(analysis)
+    rows = screen.kernels(analysis, most)
     if not rows or analysis.gpu is None or forbids_verdicts(analysis.trace.health):
         return []
     calls = width >= WIDTH
@@ -243,6 +249,14 @@ def _advice(analysis: Analysis, free: int) -> list[Text]:
         lines = lines or _changes(analysis, lists, [], free)
         return [*lines, *_happened(analysis, happened, once, free - len(lines))]
     return _changes(analysis, lists, once, free)
+
+
+def _needed(analysis: Analysis) -> int:
+    """The lines that the first change needs; 0: there is none."""
+    first = best_of([each for each in analysis.advice if not is_of_recording(each)])
+    if first is None or forbids_verdicts(analysis.trace.health):
+        return 0
+    return 2 + len(_titled(1, first)) + int(remedy_of(first).is_by_place)
 
 
 def _happened(

@@ -11,6 +11,11 @@ from collections.abc import Iterable
 
 # The process id of annotations, far above the system's process ids.
 PID = 2_000_000_000
+# The member of a file of several traces that has the metadata of each. A process's number modulo
+# their number is the position of its trace.
+JOINED = b"tracekit_ranks"
+# The category of what tracekit adds.
+CATEGORY = "tracekit"
 _DIGITS = 12
 _HEAD = (
     b'{"ph":"M","cat":"tracekit","name":"tracekit_annotations","pid":%d,"tid":0,'

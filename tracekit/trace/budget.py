@@ -45,6 +45,12 @@ class Budget:
         # A file's processes are read concurrently.
         self._lock = Lock()
 
+    def widen(self, stored: int) -> None:
+        """Allows what a file of this size may take: other files belong to it."""
+        self._most_text = max(self._most_text, TEXT_RATIO * stored)
+        self._most_held = max(self._most_held, HELD_RATIO * stored)
+        self._most_items = max(self._most_items, ITEMS_RATIO * stored)
+
     def grow(self, text: int, where: str = "read") -> None:
         """Counts bytes of text, separately for each `where`.
 
@@ -104,7 +110,12 @@ class Budget:
 
     def has_room(self, size: int) -> bool:
         """Whether a reader may temporarily take this much memory."""
-        return self._held + size <= self._most_held
+        return size <= self.room
+
+    @property
+    def room(self) -> int:
+        """The bytes of memory that a reader may still take."""
+        return self._most_held - self._held
 
     def require_depth(self, depth: int) -> None:
         """Raises:

@@ -45,16 +45,18 @@ _CHECK_BYTES = 16 << 20
 
 
 class Hashing:
-    """A file that hashes and counts its bytes as they are read."""
+    """A file that counts and, unless its hash is known, hashes its bytes as they are read."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, *, is_known: bool = False) -> None:
         self._file = file
+        self._is_known = is_known
         self.sha256 = hashlib.sha256()
         self.size = 0
 
     def read(self, size: int = _READ_BYTES) -> bytes:
         data = self._file.read(size)
-        self.sha256.update(data)
+        if not self._is_known:
+            self.sha256.update(data)
         self.size += len(data)
         return data
 
@@ -66,6 +68,8 @@ class ByteStream:
     of stored bytes read. `archive` is the stream of the archive that holds the trace, if any. The
     argument `damage` is a problem that is already known.
     """
+
+    _stored: Hashing | None = None
 
     def __init__(
         self,
@@ -100,7 +104,7 @@ class ByteStream:
         """
         self.damage = self._first_damage
         self._progress(-self._hashing.size)
-        self._hashing = Hashing(self._file)
+        self._hashing = Hashing(self._file, is_known=self._stored is not None)
         self._decompressed: Decompressed | None = None
         with _readable(self.path):
             self._file.seek(0)
@@ -184,7 +188,8 @@ class ByteStream:
         return self.stored_bytes <= most
 
     def hashed(self) -> Hashing:
-        """The whole stored file, read without changing the position.
+        """The whole stored file, read without changing the position; it is not hashed again once
+        the stream is rewound.
 
         Raises:
             TracekitError: when the file cannot be read.
@@ -196,11 +201,12 @@ class ByteStream:
             while hashing.read():
                 pass
             self._file.seek(here)
+        self._stored = hashing
         return hashing
 
     @property
     def sha256(self) -> str:
-        return self._hashing.sha256.hexdigest()
+        return (self._stored or self._hashing).sha256.hexdigest()
 
     def _note(self, damage: str) -> None:
         self.damage = damage if self.damage is None else f"{self.damage}; {damage}"
@@ -273,32 +279,51 @@ def copied(path: str, chunks: Iterable[bytes], folder: str, *, has_name: bool = 
     Raises:
         TracekitError: when the copy does not fit on the disk.
     """
-    if has_name:
-        file: Any = tempfile.NamedTemporaryFile(dir=process_folder(folder))  # noqa: SIM115
-    else:
-        file = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=folder)  # noqa: SIM115
-    copy = cast(BinaryIO, file)
+    copy = Copy(path, folder, has_name=has_name)
     try:
-        unchecked = _CHECK_BYTES
         for chunk in chunks:
-            try:
-                copy.write(chunk)
-                copy.flush()
-                unchecked += len(chunk)
-                if unchecked > _CHECK_BYTES and copy.tell() > _SPOOL_BYTES:
-                    unchecked = 0
-                    _check_room(folder)
-            except OSError as error:
-                raise TracekitError(
-                    f"{path}: its temporary copy does not fit in {folder} "
-                    f"({error.strerror}): choose a larger directory (--temp-dir)"
-                ) from error
+            copy.write(chunk)
     except BaseException:
+        copy.close()
+        raise
+    return copy.file
+
+
+class Copy:
+    """A temporary file for a part of the file at `path`."""
+
+    def __init__(self, path: str, folder: str, *, has_name: bool = False) -> None:
+        if has_name:
+            file: Any = tempfile.NamedTemporaryFile(dir=process_folder(folder))  # noqa: SIM115
+        else:
+            file = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=folder)  # noqa: SIM115
+        self.file = cast(BinaryIO, file)
+        self._path, self._folder = path, folder
+        self._unchecked = _CHECK_BYTES
+
+    def write(self, chunk: bytes | memoryview) -> None:
+        """Appends a chunk.
+
+        Raises:
+            TracekitError: when it does not fit on the disk.
+        """
+        try:
+            self.file.write(chunk)
+            self.file.flush()
+            self._unchecked += len(chunk)
+            if self._unchecked > _CHECK_BYTES and self.file.tell() > _SPOOL_BYTES:
+                self._unchecked = 0
+                _check_room(self._folder)
+        except OSError as error:
+            raise TracekitError(
+                f"{self._path}: its temporary copy does not fit in {self._folder} "
+                f"({error.strerror}): choose a larger directory (--temp-dir)"
+            ) from error
+
+    def close(self) -> None:
         # Closing flushes the copy, which fails if the disk is full.
         with suppress(OSError):
-            copy.close()
-        raise
-    return copy
+            self.file.close()
 
 
 def _check_room(folder: str) -> None:

@@ -41,6 +41,7 @@ _SILENT_BYTES = 4 << 20
 HEAD_BYTES = 64 << 10
 # A gzip header with deflate and no reserved flag; a zstd frame, or a skippable one (RFC 8878).
 _MAGIC = re.compile(rb"(\x1f\x8b\x08[\x00-\x1f])|(\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18)")
+_PARQUET = b"PAR1"
 _JSON_BEGINS = (b"{", b"[", b" ", b"\t", b"\r", b"\n", b"\xef\xbb\xbf")
 # Names of files with graph annotations: PyTorch's, or the trace's name with an ending.
 ANNOTATIONS = re.compile(
@@ -110,7 +111,8 @@ _ZSTD = Codec(1 << 10, lambda: partial(zstd.ZstdDecompressor, options=_ZSTD_OPTI
 def codec_of(head: bytes) -> tuple[Codec, int] | None:
     """The codec of a file that starts with `head`, and the offset of the compressed data; None:
     text."""
-    if head.startswith(_JSON_BEGINS):
+    # What is compressed inside a Parquet file is no file of its own.
+    if head.startswith((*_JSON_BEGINS, _PARQUET)):
         return None
     match = _MAGIC.search(head)
     return None if match is None else (_GZIP if match[1] else _ZSTD, match.start())

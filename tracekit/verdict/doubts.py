@@ -135,6 +135,10 @@ def _stands_alone(case: Case) -> str | None:
     evidence, period, units = case.evidence, case.period, case.evidence.units
     if is_single_pass(units):
         return "A single pass was recorded: nothing shows how usual it is."
+    main = next((each for each in units if each.is_main), None)
+    if main and main.source != "mark" and all(each.count == 1 for each in units):
+        # Marks say that steps are alike; other units of different work do not.
+        return f"No second {main.kind} like it was recorded: nothing shows how usual it is."
     is_step = period.window.kind == "step"
     advised = find_remedy(evidence.advised_remedy or "")
     if not is_step and advised and advised.may_end:

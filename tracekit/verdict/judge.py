@@ -61,6 +61,10 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     return case.verdict
 
 
+# What a warm run has less of.
+_OF_A_START = ("launch", "compilation", "allocation")
+
+
 def _bound(evidence: Evidence, thresholds: Thresholds) -> Bound | None:
     period, gains = evidence.period, evidence.period.gains
     if period.gpu is None or gains is None or not gains.window_ns or not period.window.span_ns:
@@ -106,6 +110,8 @@ def _with_next(case: Case) -> Verdict:
     verdict, gains, first, last = case.verdict, case.period.gains, [], []
     if case.finding("cold_start"):
         first = [words("next")["warm_run"]]
+        if verdict.bottleneck in _OF_A_START:
+            return replace(verdict, try_next=first)
     if verdict.margin is not None and verdict.bottleneck in ("python", UNRECORDED):
         if gains is not None and not gains.work_ns.get("dispatch"):
             last = [words("next")["record_operators"]]
@@ -200,17 +206,17 @@ def _judge_device(basis: Basis) -> Verdict:
     if bottleneck is None:
         # The largest part of the window, so that users can look it up.
         ns, what = max(
-            (idle.unlinked_ns, "gaps before ops of unknown launch"),
-            (idle.device_ns, "gaps on the device"),
-            (idle.causes.get("untraced", 0), "waits while nothing was recorded on the host"),
+            (idle.unlinked_ns, "for ops whose launch is unknown"),
+            (idle.device_ns, "although work is launched"),
+            (idle.causes.get("untraced", 0), "with nothing recorded on the host"),
         )
         why += hole_sentences(evidence, thresholds)
         activities = recorded_meanwhile(evidence) if ns == idle.causes.get("untraced") else ""
         if activities:
-            what = "waits in which the launching thread has no call"
+            what = "while its launching thread calls nothing"
             why.append(f"These waits are in {activities}.")
         reason = (
-            f"{share(ns, span)} of the window is {what}",
+            f"For {share(ns, span)} of the window, the GPU waits {what}",
             ", which the trace does not explain: it could turn the verdict either way",
         )
         has_operators = bool(gains.work_ns.get("dispatch"))

@@ -100,7 +100,7 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
             f"({share(host.communication_ns, span)})",
             ": the trace does not show that they hold anyone up",
         )
-        return unknown(window, why, reason, fractions, [])
+        return unknown(window, why, reason, fractions, [words("next")["all_ranks"]])
     overhead = sum(overheads.values())
     worked = host.compute_ns + host.communication_ns
     bound = weigh(overhead / span, worked / span)

@@ -34,7 +34,7 @@ def mostly_once(evidence: Evidence) -> str:
         return ""
     inside = ((excess_in(window, events), events) for events in _by_name(evidence).values())
     ns, events = max(inside, default=(0, []), key=lambda each: each[0])
-    name = f"{_times(events)}{shortened(one_off_name(events[0]), _NAME)}" if events else ""
+    name = _told(events) if events else ""
     led = f", mostly {name} ({duration(ns)})" if 2 * ns > gains.one_offs_ns else ""
     if ns and not led:
         led = f", {duration(ns)} of it {name}"
@@ -45,6 +45,14 @@ def mostly_once(evidence: Evidence) -> str:
     early_ns = sum(e.excess_ns for e in evidence.one_offs if e.start_ns < middle_ns)
     at_start = is_single_pass(evidence.units) or early_ns >= _EARLY * _excess_ns(evidence.one_offs)
     return f"Start-up took {of_window}{led}" if at_start else f"{of_window} happened once{led}"
+
+
+def _told(events: Sequence[OneOffEvent]) -> str:
+    """Events of one name in the first sentence: calls of the runtime are called so."""
+    name, times = shortened(one_off_name(events[0]), _NAME), _times(events)
+    if not re.match("(cuda|hip|cu)[A-Z]", name):
+        return f"{times}{name}"
+    return f"{times.removesuffix('x ')}{name} calls" if times else f"one {name} call"
 
 
 def is_cold(evidence: Evidence) -> bool:

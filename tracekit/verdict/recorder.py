@@ -147,8 +147,11 @@ def _queued(case: Case, finding: Finding) -> str | None:
 
 
 def _started_late(case: Case, finding: Finding) -> str | None:
-    """Something that was not recorded held the device up before the window begins."""
-    return "high" if case.period.window.kind == "gpu_active" else None
+    """Something that was not recorded held the device up before the window begins. If that took
+    longer than the window, the window is a part of something else."""
+    if case.period.window.kind != "gpu_active":
+        return None
+    return "medium" if _share(finding, case.evidence) > 1 else "high"
 
 
 def _gaps(case: Case, finding: Finding) -> str | None:
@@ -262,9 +265,11 @@ FAULTS: tuple[Doubt, ...] = (
     _fault("starts_before_launch", _misdated),
     _fault("negative_duration", _negative),
     _fault("unread_device", _nothing),
+    _fault("tree_of_totals", _nothing),
+    _fault("only_compilation", _nothing),
     *_first_of(_UNREAD, _unread, "unread_device"),
     _fault("merged_ranks", _nothing),
-    *_first_of(_EMPTY, _nothing),
+    *_first_of(_EMPTY, _nothing, "tree_of_totals"),
     *_first_of(_LOST, _lost),
     _fault("lost_kernels", _lost, "thinned_file", *_LOST),
     _fault("unended_calls", _unended),

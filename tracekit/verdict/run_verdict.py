@@ -7,7 +7,8 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from tracekit.evidence.model import SlowLink
+from tracekit.causes import UNKNOWN_LIMIT
+from tracekit.evidence.model import SlowLink, WaitingRank
 from tracekit.evidence.run import EXAMINED, RankEvidence, RankExcess, RunEvidence
 from tracekit.verdict.model import Analysis, LateRank, RunSaving, RunVerdict
 from tracekit.verdict.run_words import (
@@ -15,8 +16,11 @@ from tracekit.verdict.run_words import (
     START_SKEW,
     began_late,
     describe_link,
+    drained_ranks,
+    happened_once,
     headline,
     is_communicating,
+    once_by_cause,
     sentences,
 )
 
@@ -28,6 +32,8 @@ def judge_run(evidence: RunEvidence, analyses: Sequence[Analysis]) -> RunVerdict
     """The verdict of a run, of whose ranks there are these analyses."""
     by_trace = {analysis.trace.trace_id: analysis for analysis in analyses}
     analyses = [by_trace[rank.trace_id] for rank in evidence.ranks]
+    once = once_by_cause(analyses) if not evidence.steps else {}
+    evidence = _without(once, evidence)
     late = _late_ranks(evidence)
     pace = _pace(evidence, late)
     if pace is None and (pace := _slow_stage(evidence)):
@@ -43,7 +49,7 @@ def judge_run(evidence: RunEvidence, analyses: Sequence[Analysis]) -> RunVerdict
         start_skew_ns=max(begins) - min(begins) if begins else None,
         pace_rank=pace.rank if pace else None,
         late_ranks=late,
-        waiting=[*evidence.waiting],
+        waiting=_waiting(evidence, late),
         collectives=evidence.collectives,
         clocks=evidence.clocks,
         bubble_ns=evidence.bubble_ns,
@@ -52,8 +58,22 @@ def judge_run(evidence: RunEvidence, analyses: Sequence[Analysis]) -> RunVerdict
         why=[],
         unknown=[*_unknown(evidence, analyses), *began_late(late)],
     )
-    verdict = replace(verdict, why=sentences(verdict, analyses, evidence.thresholds))
+    why = [*sentences(verdict, analyses, evidence.thresholds), *happened_once(once)]
+    verdict = replace(verdict, why=why)
     return replace(verdict, headline=headline(verdict, analyses))
+
+
+def _without(once: dict[str, int], evidence: RunEvidence) -> RunEvidence:
+    """The evidence on a run without marked steps, without what happened once on its ranks: it is no
+    part of what the run repeats."""
+    if evidence.span_ns is None or not once:
+        return evidence
+    left_ns = max(0, evidence.span_ns - sum(once.values()))
+    saved_ns = {
+        cause: min(left_ns, max(0, ns - once.get(cause, 0)))
+        for cause, ns in evidence.saved_ns.items()
+    }
+    return replace(evidence, span_ns=left_ns, step_ns=left_ns, saved_ns=saved_ns)
 
 
 def _steps(evidence: RunEvidence) -> int:
@@ -83,6 +103,17 @@ def _late_ranks(evidence: RunEvidence) -> list[LateRank]:
             )  # fmt: skip
         late_ranks.append(late)
     return late_ranks
+
+
+def _waiting(evidence: RunEvidence, late_ranks: Sequence[LateRank]) -> list[WaitingRank]:
+    """How long each rank waits, and for whom; for nobody where a pipeline drains."""
+    drained = {late.rank for late in drained_ranks(evidence.collectives, late_ranks)}
+    return [
+        replace(waiting, awaited_rank=None, awaited_trace_id=None, awaited_ns=0)
+        if waiting.awaited_rank in drained
+        else waiting
+        for waiting in evidence.waiting
+    ]
 
 
 def _late_rank(
@@ -126,14 +157,17 @@ def _link_of(links: Sequence[SlowLink], rank: RankEvidence, least_ns: float) -> 
 
 
 def _pace(evidence: RunEvidence, late_ranks: Sequence[LateRank]) -> LateRank | None:
-    """The late rank for which the others wait for a large part of their time, or without whose
-    delay the run would be much shorter. A rank that only began to record late is none."""
+    """The late rank without whose delay the run would be much shorter; if that is unknown, the one
+    for which the others wait for a large part of their time. A rank that only began to record late
+    is none."""
     least = evidence.thresholds.small_gain
     lengths_ns = sum(waiting.length_ns for waiting in evidence.waiting)
     for late in late_ranks:
-        saves_ns = (late.saves_ns or 0) * _steps(evidence)
         is_long = late.held_up_ns >= least * lengths_ns
-        if late.cause != START_SKEW and (is_long or saves_ns >= least * (evidence.span_ns or 0)):
+        if late.saves_ns is not None:
+            # Where others are as late, one that is quicker shortens nothing.
+            is_long = late.saves_ns * _steps(evidence) >= least * (evidence.span_ns or 0)
+        if late.cause != START_SKEW and is_long:
             return late
     return None
 
@@ -170,7 +204,11 @@ def _savings(evidence: RunEvidence, late_ranks: Sequence[LateRank]) -> list[RunS
     savings = [
         RunSaving(name, rank, round(ns / steps), ns / span_ns)
         for name, rank, ns in saved
-        if ns is not None and span_ns and ns >= evidence.thresholds.named_gain * span_ns
+        # Nobody can remove kernels whose limit is unknown.
+        if ns is not None
+        and span_ns
+        and name != UNKNOWN_LIMIT
+        and ns >= evidence.thresholds.named_gain * span_ns
     ]
     return sorted(savings, key=lambda saving: -saving.saves_ns)
 

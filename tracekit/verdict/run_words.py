@@ -49,7 +49,7 @@ def headline(run: RunVerdict, analyses: Sequence[Analysis]) -> str:
         without = words("removed").get(
             best.remove, f"without {limited.get(best.remove, best.remove)}"
         )
-        if bound.endswith(f" by {best.remove}") and best.remove not in limited:
+        if clauses and bound.endswith(f" by {best.remove}") and best.remove not in limited:
             without = "without it"
         shorter = f"{whole(run)} would be {percent(best.share)} shorter"
         clauses.append(f"{without.format(best.rank)}, {shorter}")
@@ -77,6 +77,28 @@ def bound_of_most(analyses: Sequence[Analysis]) -> tuple[str, list[Analysis]]:
         by_bound[bound].append(analysis)
     most = max(by_bound, key=lambda bound: len(by_bound[bound]), default="")
     return ("", []) if most in ("", UNKNOWN) else (most, by_bound[most])
+
+
+def once_by_cause(analyses: Sequence[Analysis]) -> dict[str, int]:
+    """What happened once on the ranks, by cause: the longest of a rank, since they wait for each
+    other."""
+    longest: dict[str, int] = {}
+    for analysis in analyses:
+        if analysis.happened is None:
+            continue
+        own: dict[str, int] = defaultdict(int)
+        for event in analysis.one_offs:
+            own[event.cause] += event.excess_ns
+        for cause, ns in own.items():
+            longest[cause] = max(longest.get(cause, 0), ns)
+    return longest
+
+
+def happened_once(once: dict[str, int]) -> Iterator[str]:
+    """A sentence on what the run's length and prices leave out."""
+    if once:
+        causes = ", ".join(sorted(once, key=lambda cause: -once[cause])[:_NAMED])
+        yield f"{duration(sum(once.values()))} that happened once is left out ({causes})."
 
 
 def whole(run: RunVerdict) -> str:
@@ -138,7 +160,7 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis], thresholds: Thresho
         why.append(
             f"The stages of the pipeline wait for each other for {duration(run.bubble_ns)} in "
             f"sends and receives (pipeline-bubble), {share(run.bubble_ns, all_ns)} of the ranks' "
-            "time."
+            f"time{_of_schedule(met)}."
         )
     for link in run.slow_links[:_NAMED]:
         why.append(
@@ -151,15 +173,26 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis], thresholds: Thresho
     return why
 
 
+def _of_schedule(met: Collectives) -> str:
+    """What a pipeline's schedule costs at least: of a step in which p stages fill and drain with m
+    micro-batches, the part (p - 1) / (m + p - 1) (Narayanan et al. 2021, arxiv.org/abs/2104.04473).
+    """
+    stages, batches = met.stages, met.micro_batches
+    if not batches:
+        return ""
+    idle = (stages - 1) / (batches + stages - 1)
+    return (
+        f"; filling and draining {counted(stages, 'stage')} with {batches} micro-batches takes "
+        f"{percent(idle)} of a step, and less with more of them or with interleaved stages"
+    )
+
+
 def _late_sentences(
     run: RunVerdict, met: Collectives, late_ranks: Sequence[LateRank]
 ) -> Iterator[str]:
     """Which ranks the others wait for, and why they are late."""
     long = [late for late in late_ranks if late.held_up_ns * 20 >= met.waited_ns]
-    # Nothing that they do themselves makes these late.
-    drained = [
-        late for late in long if met.exchanges and late.cause is None and not late.in_pipeline
-    ]
+    drained = drained_ranks(met, long)
     named = [late for late in long if late not in drained]
     for number, late in enumerate(named[: 1 if named and named[0].in_pipeline else _NAMED]):
         yield _in_pipeline(run, late) if late.in_pipeline else _late(run, met, late, number == 0)
@@ -168,6 +201,14 @@ def _late_sentences(
             "Stages of a pipeline end one after the other, so they come to a collective at "
             "different times: what no rank's own work explains of it is the pipeline's drain."
         )
+
+
+def drained_ranks(met: Collectives | None, late_ranks: Sequence[LateRank]) -> list[LateRank]:
+    """The ranks that come late to a collective because the pipeline drains: nothing that they do
+    themselves makes them late."""
+    if met is None or not met.exchanges:
+        return []
+    return [late for late in late_ranks if late.cause is None and not late.in_pipeline]
 
 
 def _in_pipeline(run: RunVerdict, late: LateRank) -> str:

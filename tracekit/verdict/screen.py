@@ -12,6 +12,7 @@ from tracekit.evidence.model import Blocked
 from tracekit.evidence.units import ITERATION, UnitGroup, counted_units
 from tracekit.text import between, counted, duration, of_whole, size
 from tracekit.verdict.model import Analysis
+from tracekit.verdict.next_steps import is_captured
 from tracekit.verdict.regime import is_hardly_once
 from tracekit.verdict.units import main_units, other_units
 
@@ -21,6 +22,8 @@ _DOUBTS = 2
 _LEAST, _WHOLE = 0.05, 0.95
 # The letters of a line beside its label; a place that does not fit is left out.
 _LINE = 73
+# Classes of kernels that do no arithmetic.
+_MOVING = ("copy",)
 # In the order in which they are told.
 _SETTINGS = (
     "engine", "mode", "compiler", "cuda graphs", "products", "attention", "optimizer",
@@ -181,14 +184,30 @@ def without_once(analysis: Analysis) -> str:
 
 
 def floor(analysis: Analysis) -> str:
-    """How fast the device could do the judged unit's work; empty: too little of it is known."""
+    """How fast the device could do the judged unit's work; if too little of it is known, how to
+    record more."""
     unit, span_ns = main_units(analysis), analysis.judged.window.span_ns
-    if unit is None or not unit.floor_ns or not span_ns or 2 * (unit.modelled or 0.0) < 1:
+    if unit is None or not span_ns:
         return ""
+    if not unit.floor_ns or 2 * (unit.modelled or 0.0) < 1:
+        return _recording_of_work(analysis, unit.modelled)
     exact = unit.exact or 0.0
     shares = {"known": exact, "bounded": (unit.modelled or 0.0) - exact}
     work = ", ".join(f"{100 * part:.0f} % {how}" for how, part in shares.items() if part >= _LEAST)
     return f"{of_whole(unit.floor_ns, span_ns)} at the device's peaks (work: {work})"
+
+
+def _recording_of_work(analysis: Analysis, modelled: float | None) -> str:
+    """What to record, where the work of most kernels is unknown."""
+    if modelled is None:
+        return ""
+    said = f"work known of {100 * modelled:.0f} % of kernel time; "
+    if is_captured(analysis.launch, analysis.thresholds):
+        return f"{said}record the graphs' capture, too"
+    values = {(row["name"], row["value"]) for row in analysis.settings}
+    if ("recorded", "shapes") in values:
+        return ""
+    return f"{said}record shapes, too"
 
 
 # -- the host and the device -----------------------------------------------------------------------
@@ -211,18 +230,22 @@ def lead(analysis: Analysis) -> list[str]:
         each = duration(round(overhead_ns / host.operators))
         lines = [f"It ran {counted(host.operators, 'operator')}, with {each} of overhead for each."]
     if analysis.blocked is not None:
-        lines.append(_blocked(analysis.blocked, analysis.trace.device_word))
+        is_parallel = analysis.blocked.wait_ns > analysis.judged.window.span_ns
+        lines.append(_blocked(analysis.blocked, analysis.trace.device_word, is_parallel))
     return lines
 
 
-def _blocked(blocked: Blocked, word: str) -> str:
+def _blocked(blocked: Blocked, word: str, is_parallel: bool) -> str:
+    """`is_parallel`: the calls take longer than the window, so several threads wait at once."""
     calls = "one call" if blocked.count == 1 else counted(blocked.count, "call")
-    told = f"It waits {duration(blocked.wait_ns)} for the {word} in {calls}"
+    waits = "Its threads wait" if is_parallel else "It waits"
+    told = f"{waits} {duration(blocked.wait_ns)} for the {word} in {calls}"
     if blocked.call and blocked.count == 1:
         told += f", {blocked.call}"
     elif blocked.call:
         is_most = blocked.longest_ns >= _WHOLE * blocked.wait_ns
-        told += f", {'nearly all' if is_most else duration(blocked.longest_ns)} in {blocked.call}"
+        longest = "nearly all" if is_most else f"the longest {duration(blocked.longest_ns)}"
+        told += f", {longest} in {blocked.call}"
     where = f" at {blocked.where}."
     is_place = blocked.where != blocked.call and not where.startswith(" at <built-in ")
     fits = blocked.where and len(told) + len(where) <= _LINE
@@ -240,13 +263,16 @@ def kernels(analysis: Analysis, most: int = 3) -> list[KernelRow]:
 def achieved(row: Mapping[str, Any]) -> str:
     """What a kernel of the question `top_kernels` achieves, such as `2.61 TB/s, 78 %`: bytes or
     FLOPs, whichever it needs more time for. With a lower bound of its work: `>2.61 TB/s, 78 %`."""
-    moved = row.get("bytes_per_s")
-    if not moved:
+    moved, part = row.get("bytes_per_s"), row["limit_share"]
+    # A bound that low tells nothing of the kernel.
+    if not moved or (not row["is_exact"] and (part or 0.0) < _LEAST):
+        return ""
+    if row["roof"] == "math" and row["class"] in _MOVING:
+        # The arithmetic of its operator is another kernel's.
         return ""
     rate = f"{size(moved)}/s"
     if row["roof"] == "math":
         rate = f"{row['flop_per_s'] / 1e12:,.3g} TFLOP/s"
-    part = row["limit_share"]
     near = "" if part is None else f", {100 * part:.0f} %" if part <= 1 else ", cached"
     return f"{'' if row['is_exact'] else '>'}{rate}{near}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tracekit.causes import UNKNOWN_LIMIT, UNRECORDED, words
 from tracekit.evidence.model import Evidence, Period
-from tracekit.text import of_whole, percent, share, shortened
+from tracekit.text import most_of_whole, of_whole, percent, share, shortened
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.case import Basis, Case
 from tracekit.verdict.once import excess_in, is_headline_wait, mostly_once, waits_for_rank
@@ -187,7 +187,7 @@ def _of_device(case: Case) -> str:
         if len(named) > _NAMED:
             limits = "no single cause leads"
         assert period.gpu is not None
-        busy = of_whole(period.gpu.busy_ns, period.window.span_ns)
+        busy = most_of_whole(period.gpu.busy_ns, period.window.span_ns)
         return f"The GPU holds this run up{'' if is_once else f', busy for {busy}'}: {limits}"
     assert period.gpu is not None
     if "{}" not in device[kind]:
@@ -197,7 +197,7 @@ def _of_device(case: Case) -> str:
         ns, of_ns = _busy_ns(period), gains.window_ns
     if kind == "latency":
         ns, of_ns = row_ns(period, kind, thresholds), period.window.span_ns
-    return device[kind].format(of_whole(ns, of_ns))
+    return device[kind].format(most_of_whole(ns, of_ns))
 
 
 def device_limits(case: Case) -> tuple[str, ...]:

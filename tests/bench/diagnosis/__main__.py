@@ -22,7 +22,7 @@ from tests.bench.diagnosis.score import COLUMNS, Case, failures, labels, mark, r
 from tests.bench.diagnosis.tools import TOOLS, answers
 from tests.conftest import SHARED_TRACES
 
-KINDS = ("real", "twin", "mended", "healthy", "misleading", "mix")
+KINDS = ("real", "twin", "mended", "look-alike", "healthy", "misleading", "mix")
 
 
 def traces(folder: Path, kinds: Collection[str], named: str) -> Iterator[tuple[Case, Path]]:

@@ -9,7 +9,18 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.bench.diagnosis.score import COLUMNS, SMALL, Answer, Case, Mark, mark, row, table
+from tests.bench.diagnosis.score import (
+    COLUMNS,
+    SILENT,
+    SMALL,
+    Answer,
+    Case,
+    Mark,
+    labels,
+    mark,
+    row,
+    table,
+)
 
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "how-often-right.md"
 REAL = "real"
@@ -29,12 +40,14 @@ real ones.
 _RULES = """
 ## Rule by rule
 
-How often a remedy came first in the list, and was an accepted first change; and in how many
-programs that do not have the fault (its repaired twin) it stayed silent.
+How often a remedy came first in the list, and was an accepted first change, of real traces by each
+of two readers, who differ; and in how many programs that do not have the fault (its repaired twin,
+and programs that look like it: tests/controls/look_alikes.py) it stayed silent.
 
 """
 _COLUMNS = (
-    "remedy", "first on real", "right", "first on simulated", "right", "silent where it must be",
+    "remedy", "first on real", "right", "by the second reader", "first on simulated", "right",
+    "silent where it must be",
 )  # fmt: skip
 
 
@@ -53,8 +66,11 @@ def page(cases: Sequence[Case], said: dict[str, Answer]) -> str:
 def _rules(
     cases: Sequence[Case], said: dict[str, Answer], marks: dict[str, Mark]
 ) -> list[list[str]]:
+    # Each of real and of simulated cases.
     first: Counter[tuple[str, bool]] = Counter()
     right: Counter[tuple[str, bool]] = Counter()
+    second: Counter[tuple[str, bool]] = Counter()
+    others = {case.name: case for case in labels("second")}
     silent: defaultdict[str, list[bool]] = defaultdict(list)
     for case in cases:
         answer = said[case.name]
@@ -63,19 +79,20 @@ def _rules(
         if blames and marks[case.name].change is not None:
             first[changes[0], is_real] += 1
             right[changes[0], is_real] += bool(marks[case.name].change)
-        if case.kind == "mended":
-            # Named after the remedy: `twin NAME, mended`.
-            silent[case.name.split()[1].rstrip(",")].append(
-                case.name.split()[1].rstrip(",") not in changes or (answer.saves or 0.0) < SMALL
-            )
+            other = others.get(case.name)
+            second[changes[0], is_real] += bool(other and mark(other, answer).change)
+        if case.kind in SILENT:
+            # Named after the remedy: `twin NAME, mended`, `look-alike NAME: TITLE`.
+            name = case.name.split()[1].rstrip(",:")
+            silent[name].append(name not in changes or (answer.saves or 0.0) < SMALL)
+    counts = ((first, True), (right, True), (second, True), (first, False), (right, False))
     names = sorted({name for name, _ in first} | {*silent})
     return [
         [
             name,
             *(
                 str(count[name, is_real]) if first[name, is_real] else "-"
-                for is_real in (True, False)
-                for count in (first, right)
+                for count, is_real in counts
             ),
             f"{sum(silent[name])} of {len(silent[name])}" if silent[name] else "-",
         ]

@@ -8,17 +8,20 @@ import math
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tests.bench.diagnosis.score import SMALL, Case
 from tests.controls import CONTROLS
-from tests.kit.atoms import MS, step
+from tests.controls.look_alikes import LOOK_ALIKES
+from tests.controls.planting import PAUSE, SYNC
+from tests.kit.atoms import MS, BlockingCopy, Slice, Sync, step
 from tests.kit.simulated import lengths, truth, write
 from tests.kit.simulator import Machine, Simulation
 from tracekit.database.remedies import all_remedies, query_of
+from tracekit.thresholds import Thresholds
 
 Events = list[dict[str, Any]]
 MACHINE, UNKNOWN = Machine(), Case("", "", "")
@@ -103,7 +106,7 @@ def twins() -> Iterator[Program]:
             kind="twin",
             why=control.about,
             regime=regime(faulty, machine),
-            changes=tuple(prices),
+            changes=(*prices, *_ALSO.get(name, ())),
             listed=(name,),
             prices=prices,
         )
@@ -124,14 +127,43 @@ def _graph(atoms: list[Any], machine: Machine = MACHINE, seed: int = 0) -> float
     return 1 - truth(atoms, ["cuda-graph"], machine, seed) / truth(atoms, [], machine, seed)
 
 
+# -- look-alikes -----------------------------------------------------------------------------------
+
+
+def look_alikes() -> Iterator[Program]:
+    """Programs with a fault's sign for another reason (tests/controls/look_alikes.py)."""
+    for name, each in LOOK_ALIKES.items():
+        case = Case(
+            name=f"look-alike {each.remedy}: {name}",
+            kind="look-alike",
+            why=each.about,
+            regime=regime(each.atoms),
+            never=(each.remedy,),
+        )
+        yield Program(each.atoms, case=case, metadata=each.metadata)
+
+
 # -- random mixes of faults ------------------------------------------------------------------------
 
 MIXED = 40
-_LEFT_OUT = {"profiler_cost", "cuda_graph", "torch_compile", "graph_breaks"}
-# A fault is the strongest when removing it saves this much more than removing any other.
+# A slow host is slow at all of its work, not in a part of a step.
+_LEFT_OUT = {"profiler_cost", "cuda_graph", "torch_compile", "graph_breaks", "slow_host"}
+# A fault is the strongest when removing it saves this much more than removing any other, and more
+# for each level of effort that it takes more (`worth_effort`).
 _LEAD = 1.15
+_EFFORTS = ("low", "medium", "high")
 # torch.compile also fixes these, and may fuse more with them: their rival must lead by more.
-_COMPILED = {"fused_norms": 1.5}
+_COMPILED = {"fused_norms": 1.5, "in_place": 2.0}
+# Changes that also mend a fault, and more with it: either may come first, at a price of its own.
+_ALSO = {
+    "fused_norms": ("torch_compile",), "in_place": ("torch_compile",),
+    "tensor_cores": ("mixed_precision",), "decode_batch": ("quantized_weights",),
+}  # fmt: skip
+# Changes that mend other parts, too, so that the simulator does not tell what they save.
+_EVERYWHERE = {"fp8_products"}
+# Remedies for models that do not learn, and names that a program of one that learns has.
+_OF_INFERENCE = {"fp8_products", "folded_norms", "eval_mode", "mixed_precision", "newer_attention"}
+_OF_LEARNING = ("Backward", "autograd::", "Optimizer.")
 _STEPS = 4
 # A fault's cost in a step is drawn between these, evenly on a log scale; its control is repeated
 # until it costs that much, up to a limit.
@@ -151,11 +183,15 @@ def mixes() -> Iterator[Program]:
 
 
 def mixed(seed: int) -> Program | None:
-    """The random program of a seed; None if no planted fault is clearly the strongest."""
+    """The random program of a seed; None if no planted fault is clearly the strongest, or the
+    faults cannot be in one program: an inference that learns, a device of two kinds."""
     rng = random.Random(seed)
     known = sorted({query_of(each.name) for each in all_remedies().values() if each.has_query})
     pool = [name for name in known if name not in _LEFT_OUT and _per_step(name) is not None]
     chosen = rng.sample(pool, rng.randint(2, 4))
+    metadata = _metadata(chosen)
+    if metadata is None or (_OF_INFERENCE & {*chosen} and any(map(_learns, chosen))):
+        return None
     strength = {}
     for name in chosen:
         wanted_ns = math.exp(rng.uniform(*_COSTS))
@@ -166,14 +202,20 @@ def mixed(seed: int) -> Program | None:
         for name in chosen:
             faulty, healed = _per_step(name) or ((), ())
             atoms += (healed if name == mended else faulty) * strength[name]
-        return [step(n, *atoms) for n in range(_STEPS)]
+        return [step(n, *atoms, PAUSE, SYNC) for n in range(_STEPS)]
 
     faulty = program(None)
     saved = {name: gain(faulty, program(name), seed=seed) for name in chosen}
     first, *others = sorted(chosen, key=lambda name: -saved[name][1])
     graph = _graph(faulty, seed=seed)
-    rivals = [saved[name][1] * _COMPILED.get(name, 1.0) for name in others]
-    if saved[first][0] < max(3 * SMALL, _LEAD * max(graph, *rivals)):
+    rivals = [
+        saved[name][1] * max(_LEAD * _COMPILED.get(name, 1.0), _worth(first, name))
+        for name in others
+    ]
+    # The parts' own waits are faults, too.
+    waits = gain(faulty, _without_waits(faulty), seed=seed)[1]
+    rivals += [waits * max(_LEAD, _worth(first, "sync_by_line"))]
+    if saved[first][0] < max(3 * SMALL, _LEAD * graph, *rivals):
         return None
     parts = ", ".join(f"{name} x{strength[name]} ({saved[name][1]:.1%})" for name in chosen)
     case = Case(
@@ -181,11 +223,52 @@ def mixed(seed: int) -> Program | None:
         kind="mix",
         why=f"Planted, with what removing each alone saves: {parts}; a graph: {graph:.1%}.",
         regime=regime(faulty, seed=seed),
-        changes=SAME.get(first, (first,)),
+        changes=(*SAME.get(first, (first,)), *_ALSO.get(first, ())),
         listed=tuple(name for name in chosen if saved[name][0] > 3 * SMALL),
-        saves=saved[first],
+        prices=dict.fromkeys(SAME.get(first, (first,)) * (first not in _EVERYWHERE), saved[first]),
     )
-    return Program(faulty, case=case, seed=seed)
+    return Program(faulty, case=case, seed=seed, metadata=metadata)
+
+
+def _worth(name: str, other: str) -> float:
+    """How many times as much as another change one must save to come before it, with its effort."""
+    efforts = {query_of(each.name): each.effort for each in all_remedies().values()}
+    levels = _EFFORTS.index(efforts[name]) - _EFFORTS.index(efforts[other])
+    return (1 + SMALL) * float(Thresholds().worth_effort ** max(0, levels))
+
+
+def _metadata(chosen: list[str]) -> dict[str, Any] | None:
+    """What the controls' traces say of their device and run; None: they contradict each other."""
+    together: dict[str, Any] = {}
+    for name in chosen:
+        for key, value in CONTROLS[name].metadata.items():
+            if together.setdefault(key, value) != value:
+                return None
+    return together
+
+
+def _learns(name: str) -> bool:
+    """Whether a control's program is a training step."""
+    text = repr(_per_step(name))
+    return any(each in text for each in _OF_LEARNING)
+
+
+def _without_waits(atoms: list[Any]) -> list[Any]:
+    """The program without its synchronizing calls and reads of the device, but for the last one of
+    each step."""
+
+    def left(atom: Any) -> list[Any]:
+        if isinstance(atom, Sync) or (isinstance(atom, BlockingCopy) and "DtoH" in atom.name):
+            return []
+        if not isinstance(atom, Slice):
+            return [atom]
+        inside = tuple(each for part in atom.atoms for each in left(part))
+        return [replace(atom, atoms=inside)]
+
+    return [
+        replace(each, atoms=(*(a for part in each.atoms[:-1] for a in left(part)), each.atoms[-1]))
+        for each in atoms
+    ]
 
 
 def _per_step(name: str) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
@@ -199,13 +282,19 @@ def _per_step(name: str) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
         if not steps or any(each.atoms != steps[0].atoms for each in steps):
             return None
         parts.append(steps[0].atoms)
+    # The mix has one pause and one wait at the end of a step.
+    while all(part and part[-1] in (PAUSE, SYNC) for part in parts):
+        parts = [part[:-1] for part in parts]
     return parts[0], parts[1]
 
 
 @cache
 def _cost_ns(name: str) -> float:
     """The cost of a control's fault in a step."""
-    parts = [[step(n, *atoms) for n in range(_STEPS)] for atoms in _per_step(name) or ((), ())]
+    parts = [
+        [step(n, *atoms, PAUSE, SYNC) for n in range(_STEPS)]
+        for atoms in _per_step(name) or ((), ())
+    ]
     return max((truth(parts[0], []) - truth(parts[1], [])) / _STEPS, 1.0)
 
 
@@ -216,4 +305,4 @@ def programs() -> list[Program]:
     """All simulated programs; the same each time."""
     from tests.bench.diagnosis import healthy, misleading
 
-    return [*twins(), *healthy.programs(), *misleading.programs(), *mixes()]
+    return [*twins(), *look_alikes(), *healthy.programs(), *misleading.programs(), *mixes()]

@@ -18,6 +18,8 @@ CAUSES = (
 )  # fmt: skip
 LEVELS = ("none", "low", "medium", "high")
 NOTHING = "none"
+# Kinds of cases in which one remedy must be silent.
+SILENT = ("mended", "look-alike")
 # The labels' words for changes whose remedies have other names: a label's word stands for each.
 # Those without a name: a graph of the work between two waits used to be a remedy of its own.
 _RENAMED = {
@@ -55,7 +57,7 @@ class Case:
     @property
     def is_negative(self) -> bool:
         """Whether there is nothing to blame."""
-        return self.changes == (NOTHING,) or self.kind == "mended"
+        return self.changes == (NOTHING,) or self.kind in SILENT
 
 
 def case_of(kind: str, name: str, why: str, **facts: Any) -> Case:

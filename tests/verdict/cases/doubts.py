@@ -47,6 +47,8 @@ SLOWED = {
 }  # fmt: skip
 ONE_PASS = [replace(ONE_STEP, kind="pass", source="single", passes=0, is_main=False)]
 STEPS = [replace(ONE_STEP, count=3)]
+# Units of which no two do the same work.
+UNLIKE = [replace(ONE_PASS[0], source="frame", group=n, is_main=not n) for n in range(3)]
 
 
 def gpu_active(regime):
@@ -321,5 +323,21 @@ CASES = {
     "many passes with work before the first op": Judged(
         evidence=evidence(**LED, units=[replace(ONE_PASS[0], count=20)]),
         lacks=["Counting the 50 ms before", "Not judged"],
+    ),
+    "three units of different work": Judged(
+        evidence=evidence(**LATE, window=STEP, units=UNLIKE), confidence="medium",
+        says=["No second pass like it was recorded"],
+    ),
+    "three marked steps of different work": Judged(
+        evidence=evidence(
+            **LATE, window=STEP, units=[replace(each, source="mark") for each in UNLIKE]
+        ),
+        confidence="high", lacks=["No second"],
+    ),
+    "three units of different work, of which one recurs": Judged(
+        evidence=evidence(
+            **LATE, window=STEP, units=[replace(UNLIKE[0], count=4), *UNLIKE[1:]]
+        ),
+        confidence="high", lacks=["No second"],
     ),
 }  # fmt: skip

@@ -197,7 +197,7 @@ CASES = {
     ),
     "ops without a launch, while neither side gains": Judged(
         evidence=linked_ops(linked=20, gap_ms=21, busy=0.7, host_gain=0.01),
-        regime="unknown", says=["gaps before ops of unknown launch"],
+        regime="unknown", says=["waits for ops whose launch is unknown"],
     ),
     "a few ops without a launch, while neither side gains": Judged(
         evidence=linked_ops(linked=40, gap_ms=21, busy=0.7, host_gain=0.01),
@@ -207,7 +207,7 @@ CASES = {
         evidence=with_period(
             linked_ops(linked=40, gap_ms=70, busy=0.3, host_gain=0.01), idle=UNLINKED.period.idle,
         ),
-        regime="unknown", says=["gaps before ops of unknown launch"],
+        regime="unknown", says=["waits for ops whose launch is unknown"],
     ),
     "a few ops in less than half of the trace": Judged(
         evidence=evidence(

@@ -168,7 +168,7 @@ CASES = {
     ),
     "a window that mostly happened once": Judged(
         evidence=happened_once(),
-        begins="Start-up took 80 of 100 ms, mostly cudaLaunchKernel (80 ms).",
+        begins="Start-up took 80 of 100 ms, mostly one cudaLaunchKernel call (80 ms).",
         notes=[f"In the other 20 ms, the host holds this run up: {HOST_DOES['python']}."],
     ),
     # Halving the device's work gains half of the wait.

@@ -190,7 +190,7 @@ CASES = {
     "long gaps that nothing explains": Judged(
         evidence=evidence(**GAPS, ops=100, idle=late_for(python_ms=25, device_ms=30)),
         regime="unknown",
-        says=["30.0 % of the window is gaps on the device, which the trace does not explain"],
+        says=["For 30.0 % of the window, the GPU waits although work is launched, which"],
     ),
     "long gaps that nothing explains among many ops": Judged(
         evidence=evidence(**GAPS, ops=4_000, idle=late_for(python_ms=25, device_ms=30)),

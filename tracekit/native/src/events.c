@@ -2,129 +2,23 @@
  * they mean), as an Arrow record batch; their words go to labels. An event that the columns cannot hold in
  * full (an unknown or repeated key, a textual timestamp ...) keeps its text in `raw`. */
 
+#include "links.h"
 #include "members.h"
+#include "perfetto_read.h"
 #include "rows.h"
+#include "xplane_rows.h"
 
 /* The event that is being read. */
 struct reader {
     struct batch *batch;
     struct label label;
     struct heap *unescaped;     /* of its words */
-    unsigned seen, args_seen;   /* which keys it has, one bit each */
+    struct links links;         /* in its arguments */
+    unsigned seen;              /* which keys it has, one bit each */
     int keys, reproduced;       /* how many keys it has, and how many the columns reproduce */
 };
 
-/* -- numbers -------------------------------------------------------------------------------------- */
-
-/* Fast path for numbers of few digits that have no exponent and need no rounding, which nearly all are: returns the
- * address after the number, and its value times 10^`scale`. NULL for any other text, and near the text's end. */
-static const uint8_t *short_number(struct json *json, const uint8_t *at, int scale, int64_t *value) {
-    enum { MOST_DIGITS = 19, MOST_BYTES = MOST_DIGITS + 3 };   /* of 64 bits; a sign, a point and more */
-    uint64_t digits = 0;
-    bool negative = *at == '-';
-    if (json->end - at < MOST_BYTES) return NULL;
-    const uint8_t *begin = at + negative, *last = begin + MOST_DIGITS + 1, *point = NULL;
-    for (at = begin; at < last; at++) {
-        unsigned digit = (unsigned)*at - '0';
-        if (digit <= 9) digits = digits * 10 + digit;
-        else if (*at == '.' && point == NULL) point = at;
-        else break;
-    }
-    ptrdiff_t n_digits = at - begin - (point != NULL);
-    ptrdiff_t whole = point == NULL ? n_digits : point - begin, decimals = n_digits - whole;
-    if (whole == 0 || (whole > 1 && *begin == '0') || (point != NULL && decimals == 0)) return NULL;
-    if (is_digit(*at) || (*at | 0x20) == 'e') return NULL;
-    if (decimals > scale || n_digits + (scale - decimals) > MOST_DIGITS) return NULL;
-    for (; decimals < scale; decimals++) digits *= 10;
-    if (digits > INT64_MAX) return NULL;
-    *value = negative ? -(int64_t)digits : (int64_t)digits;
-    return at;
-}
-
-/* A decimal number, as JSON or text has it, times 10^`scale`, rounded half away from zero; false if
- * it is not a number or does not fit. `exact`: nothing was rounded. */
-static bool decimal(struct span number, int scale, int64_t *value, bool *exact) {
-    enum { MOST_DIGITS = 36, MOST_EXPONENT = 9999 };
-    const uint8_t *at = number.begin, *end = number.end;
-    unsigned __int128 digits = 0, limit;
-    int n_digits = 0, exponent = 0;
-    bool negative = at < end && *at == '-', point = false, any = false, rest = false;
-    for (at += negative; at < end && ((*at >= '0' && *at <= '9') || (*at == '.' && !point)); at++) {
-        if (*at == '.') {
-            point = true;
-            continue;
-        }
-        any = true;
-        if (n_digits < MOST_DIGITS) {
-            digits = digits * 10 + (unsigned)(*at - '0');
-            n_digits += digits > 0;
-            scale -= point;
-        } else {
-            rest |= *at > '0';
-            scale += !point;
-        }
-    }
-    if (!any) return false;
-    if (at < end && (*at | 0x20) == 'e') {
-        bool minus = ++at < end && *at == '-';
-        if (at < end && (*at == '-' || *at == '+')) at++;
-        if (at == end) return false;
-        for (; at < end && *at >= '0' && *at <= '9'; at++)
-            if (exponent < MOST_EXPONENT) exponent = exponent * 10 + (*at - '0');
-        scale += minus ? -exponent : exponent;
-    }
-    if (at < end) return false;
-    *exact = !rest;
-    limit = (unsigned __int128)INT64_MAX + negative;
-    for (; scale > 0 && digits > 0 && digits <= limit; scale--) digits *= 10;
-    if (scale < 0) {
-        unsigned last = 0;
-        for (; scale < 0 && (digits > 0 || last > 0); scale++) {
-            *exact = *exact && last == 0;
-            last = (unsigned)(digits % 10);
-            digits /= 10;
-        }
-        *exact = *exact && last == 0;
-        digits += last >= 5;
-    }
-    if (digits > limit) return false;
-    *value = negative ? (int64_t)(0 - (uint64_t)digits) : (int64_t)digits;
-    return true;
-}
-
-/* A value as written in the text; its end is NULL if it does not end. */
-static inline struct span token_at(struct json *json, const uint8_t *at) {
-    const uint8_t *end = *at == '{' || *at == '[' ? json_value(json, at) : scalar_end(json, at);
-    return (struct span){at, end, json->has_escapes};
-}
-
-static bool is_string(struct span token) { return *token.begin == '"'; }
-
-static struct span unquoted(struct span token) {
-    return is_string(token) ? (struct span){token.begin + 1, token.end - 1, token.has_escapes} : token;
-}
-
-/* Whether it is written as an integer, without point or exponent. */
-static bool is_plain(struct span number) {
-    for (const uint8_t *at = number.begin; at < number.end; at++)
-        if (*at != '-' && (*at < '0' || *at > '9')) return false;
-    return true;
-}
-
-/* A number for text that names a process or a thread (FNV-1a, 40 bits).
- * http://www.isthe.com/chongo/tech/comp/fnv */
-static int64_t number_of_text(struct span text) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (const uint8_t *at = text.begin; at < text.end; at++) hash = (hash ^ *at) * 0x100000001b3u;
-    return -1 - (int64_t)(hash >> 24);
-}
-
 /* -- events --------------------------------------------------------------------------------------- */
-
-static inline bool key_is(const struct span *key, const char *name) {
-    size_t size = strlen(name);
-    return (size_t)(key->end - key->begin) == size && memcmp(key->begin, name, size) == 0;
-}
 
 /* The column for a key's value; words are numbered after all columns; -1: neither. */
 static int column_or_word(const struct span *key) {
@@ -148,35 +42,11 @@ static int column_or_word(const struct span *key) {
     }
 }
 
-/* A member of `args`: keys that link events have their own columns. */
-static const uint8_t *args_member(void *context, struct json *json, const struct span *key, const uint8_t *at) {
-    struct reader *reader = context;
-    bool exact, is_old = key_is(key, "external id");
-    int64_t value;
-    int column = key_is(key, "correlation")               ? CORRELATION
-                 : key_is(key, "External id") || is_old ? EXTERNAL_ID
-                 : key_is(key, "device")                  ? DEVICE
-                 : key_is(key, "stream")                  ? STREAM
-                                                          : -1;
-    if (column < 0) return token_at(json, at).end;
-    unsigned bit = 1u << (is_old ? OLD_EXTERNAL_ID : column);
-    bool is_first = !(reader->args_seen & bit) && !(is_old && is_set(reader->batch, column));
-    reader->args_seen |= bit;
-    const uint8_t *end = short_number(json, at, 0, &value);
-    if (end == NULL) {
-        struct span token = token_at(json, at);
-        if ((end = token.end) == NULL) return NULL;
-        is_first = is_first && decimal(unquoted(token), 0, &value, &exact) && exact;
-    }
-    if (is_first) set_integer(reader->batch, column, value);
-    return end;
-}
-
 static const uint8_t *read_args(struct reader *reader, struct json *json, const uint8_t *at) {
     size_t begin = reader->batch->heap.size;
     if (*at == 'n') return json_value(json, at);   /* null is not NULL */
     json_copy(json, at);
-    at = *at == '{' ? json_members(json, at, args_member, reader) : json_value(json, at);
+    at = *at == '{' ? json_members(json, at, link_member, &reader->links) : json_value(json, at);
     if (at == NULL) return NULL;
     if (!json_copied(json, at)) return json_wrong(json, json_no_memory);
     set_text(reader->batch, ARGS, begin);
@@ -252,7 +122,7 @@ static const uint8_t *event_member(void *context, struct json *json, const struc
 static const uint8_t *read_event(
     struct batch *batch, struct labels *labels, struct json *json, const uint8_t *at, int64_t event_id
 ) {
-    struct reader reader = {.batch = batch, .unescaped = &labels->unescaped};
+    struct reader reader = {.batch = batch, .unescaped = &labels->unescaped, .links.batch = batch};
     int64_t label_id;
     labels->unescaped.size = 0;
     set_integer(batch, EVENT_ID, event_id);

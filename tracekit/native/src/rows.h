@@ -3,22 +3,9 @@
 #ifndef TRACEKIT_ROWS_H
 #define TRACEKIT_ROWS_H
 
-#include "json.h"
+#include "event.h"
 #include "labels.h"
-
-#include <stdio.h>
-
-/* The columns of the table `event_row` (queries/schema/tables.sql says what they mean). */
-enum {
-    EVENT_ID, LABEL, PID, TID, TS, DUR, CORRELATION, EXTERNAL_ID, DEVICE, STREAM, FLOW_ID, ARGS, RAW, COLUMNS,
-    OLD_EXTERNAL_ID = COLUMNS,   /* as Kineto wrote it until 2022 */
-};
-
-static const struct column columns[COLUMNS] = {
-    {"event_id", INTEGER}, {"label_id", INTEGER}, {"pid", INTEGER}, {"tid", INTEGER}, {"ts_ns", INTEGER},
-    {"dur_ns", INTEGER}, {"correlation", INTEGER}, {"external_id", INTEGER}, {"device_id", INTEGER},
-    {"stream", INTEGER}, {"flow_id", INTEGER}, {"args", JSON}, {"raw", JSON},
-};
+#include "put.h"
 
 /* What reads values: functions as SQLite's C interface has them. https://sqlite.org/c3ref/funclist.html */
 struct values {
@@ -40,8 +27,6 @@ struct role {
     int64_t before_size;
 };
 
-enum { MOST_ROWS = 4096, MANY_BYTES = 1 << 20, MOST_EVENT_BYTES = 64 << 20 };
-
 struct row_reader {
     const struct values *values;
     const struct role *roles;
@@ -52,55 +37,6 @@ struct row_reader {
     size_t words[WORDS][2];      /* where they begin and end in `unescaped` */
     bool has[WORDS], has_failed;
 };
-
-/* -- text ----------------------------------------------------------------------------------------- */
-
-static bool put(struct heap *heap, const char *text) { return heap_add(heap, text, strlen(text)); }
-
-/* Appends text, with escapes for JSON if it is quoted; what is not UTF-8 becomes U+FFFD. */
-static bool put_text(struct json *json, struct heap *heap, const uint8_t *at, size_t size, bool is_quoted) {
-    const uint8_t *end = at + size, *run = at;
-    char escape[8];
-    json->end = end;
-    if (is_quoted && !put(heap, "\"")) return false;
-    while (at < end) {
-        if (end - at >= 8) {
-            unsigned plain = plain_bytes(at);
-            at += plain;
-            if (plain == 8) continue;
-        }
-        bool is_escaped = is_quoted && (*at < ' ' || *at == '"' || *at == '\\');
-        const uint8_t *next = *at < 0x80 ? at + 1 : utf8_end(json, at);
-        if (is_escaped || next == NULL) {
-            if (!heap_add(heap, run, (size_t)(at - run))) return false;
-            if (!is_escaped) strcpy(escape, "\xef\xbf\xbd");
-            else snprintf(escape, sizeof escape, *at < ' ' ? "\\u%04x" : "\\%c", *at);
-            if (!put(heap, escape)) return false;
-            run = next = at + 1;
-        }
-        at = next;
-    }
-    return heap_add(heap, run, (size_t)(end - run)) && (!is_quoted || put(heap, "\""));
-}
-
-static bool put_integer(struct heap *heap, int64_t value) {
-    uint8_t text[20], *end = text + sizeof text, *at = end;
-    uint64_t left = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    do *--at = (uint8_t)('0' + left % 10);
-    while (left /= 10);
-    if (value < 0) *--at = '-';
-    return heap_add(heap, at, (size_t)(end - at));
-}
-
-/* With a point, so that it stays a real number. */
-static bool put_real(struct heap *heap, double value) {
-    char text[32];
-    if (value - value != 0) return put(heap, value < 0 ? "-Infinity" : "Infinity");
-    int size = snprintf(text, sizeof text, "%.15g", value);
-    for (int i = 0; i < size; i++)
-        if (text[i] == ',') text[i] = '.';   /* as some languages write it */
-    return put(heap, text) && (strspn(text, "-0123456789") < (size_t)size || put(heap, ".0"));
-}
 
 static bool put_value(struct row_reader *reader, struct heap *heap, void *value, bool is_quoted) {
     const struct values *values = reader->values;

@@ -89,7 +89,8 @@ def _inferred_waits(recorded: Recording, rows: dict[str, Ints]) -> Iterator[tupl
     the call, if that is on another stream. An op that starts late waits for the op that ended last
     before its start. That op has to be on another stream and launched before such a call, which
     itself comes after the previous launch on the late op's stream; within a CUDA graph, it has to
-    belong to the same graph launch.
+    belong to the same graph launch. Where no such call was recorded, only an op that was launched
+    right before the late one explains it.
     """
     device, ready = recorded.device, recorded.ready
     late = device.linked & (device.start > ready + recorded.usual.gap_ns)
@@ -106,6 +107,13 @@ def _inferred_waits(recorded: Recording, rows: dict[str, Ints]) -> Iterator[tupl
         op = np.flatnonzero(waits)
         source = _ended_before(recorded, op, recorded.host.time_of(calls[index[op]]))
         yield _late(recorded, op, source, ready)
+    else:
+        target, source = _launched_in_turn(recorded, key)
+        # No such call was recorded. An op that was ready, and starts as soon as the op of another
+        # stream that was launched right before it ends, waits for it.
+        gap_ns = device.start[target] - device.end[source]
+        follows = late[target] & ~device.is_graph[target] & (gap_ns <= recorded.thresholds.wait_ns)
+        yield _late(recorded, target[follows], source[follows], ready)
     op = np.flatnonzero(late & device.is_graph)
     source = _ended_before(recorded, op, device.call_end[op] + 1)
     other = (source >= 0) & (device.launch_id[source] != device.launch_id[op])
@@ -120,17 +128,22 @@ def _inferred_waits(recorded: Recording, rows: dict[str, Ints]) -> Iterator[tupl
 
 
 def _neighbors(recorded: Recording, calls: Ints, key: Ints) -> tuple[Ints, Ints]:
-    """Ops of different streams that a thread launched one after the other, with only a call in
-    between that makes a stream wait."""
+    """Such ops with a call in between that makes a stream wait."""
+    second, first = _launched_in_turn(recorded, key)
+    index = np.searchsorted(calls, key[second]) - 1
+    waits = (index >= 0) & (calls[index] >= key[first])
+    return second[waits], first[waits]
+
+
+def _launched_in_turn(recorded: Recording, key: Ints) -> tuple[Ints, Ints]:
+    """Ops of different streams that a thread launched one after the other, of which the second one
+    starts after the first one has ended."""
     device = recorded.device
     op = np.flatnonzero(device.linked)
     op = op[np.argsort(key[op], kind="stable")]
     first, second = op[:-1], op[1:]
-    index = np.searchsorted(calls, key[second]) - 1
-    waits = (index >= 0) & (calls[index] >= key[first])
     good = (
-        waits
-        & (device.thread[first] == device.thread[second])
+        (device.thread[first] == device.thread[second])
         & (device.queue[first] != device.queue[second])
         & (device.device_id[first] == device.device_id[second])
         & (device.end[first] <= device.start[second] + recorded.thresholds.clock_tick_ns)

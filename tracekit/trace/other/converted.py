@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,15 @@ _READ_BYTES = 1 << 20
 _SQLITE = b"SQLite format 3\0"
 # Maximum number of events and of characters in one piece of text.
 _AT_ONCE, _CHARACTERS_AT_ONCE = 4096, 1 << 20
+_TIMES = ("ts", "dur")
 
 
 class OneProcess(Struct):
     """The data on one process in a file.
 
     `events` yields texts of one or more events, separated by commas. `tail` is read after them: the
-    trace's members that are known only then. `rows` yields further events in batches, numbered from
-    the given number, with the bytes of text in each batch.
+    trace's members that are known only then, which replace others. `rows` yields further events in
+    batches, numbered from the given number, with the bytes of text in each batch.
     """
 
     name: str | None
@@ -174,14 +176,14 @@ class Converted(ByteStream):
         return self._process.rows is None
 
     def _texts(self) -> Iterator[bytes]:
-        yield json.dumps(self._process.members).encode()[:-1] + b',"traceEvents":[\n'
+        yield b'{"traceEvents":[\n'
         before = b""
         for text in self._process.events():
             yield before + text
             before = b",\n"
         self.damage = self._process.damage
-        tail = json.dumps(self._process.tail).encode()[1:]
-        yield b"\n]" + (b"," + tail if len(tail) > 1 else tail)
+        members = json.dumps(self._process.members | self._process.tail).encode()[1:]
+        yield b"\n]" + (b"," + members if len(members) > 1 else members)
 
     @property
     def stored_bytes(self) -> int:
@@ -196,9 +198,14 @@ class Converted(ByteStream):
 
 
 def texts(events: Iterable[dict[str, Any]]) -> Iterator[bytes]:
-    """The events as text, in pieces of many events."""
-    encode = json.JSONEncoder(separators=(",", ":")).encode
-    return joined(map(encode, events))
+    """The events as text, in pieces of many events. A Decimal time keeps its digits."""
+    encode = json.JSONEncoder(separators=(",", ":"), default=float).encode
+    return joined(encode(_with_exact_times(event)) for event in events)
+
+
+def _with_exact_times(event: dict[str, Any]) -> dict[str, Any]:
+    exact = {key: str(event[key]) for key in _TIMES if isinstance(event.get(key), Decimal)}
+    return event | exact if exact else event
 
 
 def joined(lines: Iterable[str]) -> Iterator[bytes]:

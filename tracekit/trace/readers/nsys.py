@@ -1,4 +1,4 @@
-"""Reports of Nsight Systems, exported to SQLite: `nsys export --type sqlite`.
+"""Reports of Nsight Systems, exported to SQLite: `nsys export --type sqlite`, or `parquetdir`.
 
 The schemas of its versions differ, so the reader checks which tables and columns a report has.
 https://docs.nvidia.com/nsight-systems/UserGuide (Exporting to SQLite)
@@ -19,6 +19,7 @@ from tracekit.files import temporary_folder
 from tracekit.native.events import Labels
 from tracekit.native.library import Batch
 from tracekit.text import as_operand, quoted
+from tracekit.trace.other import nsys_parquet
 from tracekit.trace.other.converted import OneProcess, OpenedFile, named, ranked, texts
 from tracekit.trace.other.nsys_events import (
     EVENT,
@@ -38,7 +39,7 @@ from tracekit.trace.other.sqlite import Tables
 
 NAME = "nsys"
 REPORTS = (".nsys-rep", ".qdrep")
-ENDINGS = (".sqlite", *REPORTS)
+ENDINGS = (".sqlite", nsys_parquet.ENDING, *REPORTS)
 
 # Tables that are copied to the trace's metadata, up to this many rows each.
 _METADATA = re.compile(r"(META_DATA_|TARGET_INFO_|ANALYSIS_|DIAGNOSTIC_EVENT$|NVTX_PAYLOAD_)")
@@ -63,7 +64,7 @@ Rows = list[dict[str, Any]]
 
 def sniff(opened: OpenedFile) -> bool:
     """Whether it is a report, or has the tables of an exported report."""
-    if opened.has_ending(REPORTS):
+    if opened.has_ending(REPORTS) or nsys_parquet.is_export(opened):
         return True
     others = ("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", "META_DATA_", "TARGET_INFO_", "OSRT_API")
     tables = opened.tables.columns if opened.tables else {}
@@ -77,8 +78,11 @@ def read(opened: OpenedFile) -> list[OneProcess]:
     Raises:
         TracekitError: when the file is damaged, or a report that nsys cannot export.
     """
-    exported = None if opened.has_ending(REPORTS) else opened.tables
-    tables = exported or opened.tables_of(_exported(opened))
+    if nsys_parquet.is_export(opened):
+        tables = opened.tables_of(nsys_parquet.to_sqlite(opened))
+    else:
+        exported = None if opened.has_ending(REPORTS) else opened.tables
+        tables = exported or opened.tables_of(_exported(opened))
     # Without a key, each text would need a full scan.
     if tables.keys["StringIds"] != {"id"}:
         raise TracekitError(f"{opened.path}: is not an nsys export: its table StringIds has no key")

@@ -5,14 +5,12 @@ https://rocm.docs.amd.com/projects/rocprofiler-sdk: using rocprofv3, output form
 
 from __future__ import annotations
 
-import codecs
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tracekit.trace.budget import json_bytes
 from tracekit.trace.other.converted import OpenedFile, named, slice_of, texts
+from tracekit.trace.other.json_walk import JsonError, JsonWalk
 
 NAME = "rocprofv3"
 ENDINGS = (".json",)
@@ -33,9 +31,6 @@ _COPIES = {"HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE
            "HOST_TO_HOST": "HtoH"}  # fmt: skip
 # Members that are copied to the trace's metadata.
 _METADATA = ("metadata", "agents", "counters", "summary", "code_objects", "host_functions")
-_READ_BYTES = 1 << 20
-_DECODER = json.JSONDecoder()
-_SPACES = re.compile(r"[ \t\r\n,:]*")
 
 
 def sniff(opened: OpenedFile) -> bool:
@@ -52,8 +47,8 @@ def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
 
 def _until_damage(opened: OpenedFile, members: dict[str, Any]) -> Iterator[dict[str, Any]]:
     try:
-        yield from _Tool(_JsonWalk(opened), members).events()
-    except _JsonError as error:
+        yield from _Tool(JsonWalk(opened), members).events()
+    except JsonError as error:
         opened.damage = opened.damage or f"its JSON is damaged: {error}"
     except (AttributeError, LookupError, TypeError, ValueError):
         opened.damage = opened.damage or "a record does not have rocprofv3's form"
@@ -79,7 +74,7 @@ def device_of(agent: Mapping[str, Any], number: object) -> dict[str, Any]:
 class _Tool:
     """Members before the records hold names; they are kept until the records come."""
 
-    def __init__(self, walk: _JsonWalk, members: dict[str, Any]) -> None:
+    def __init__(self, walk: JsonWalk, members: dict[str, Any]) -> None:
         self._walk = walk
         self._members = members
         self._left_out: dict[str, int] = {}
@@ -201,93 +196,3 @@ class _Tool:
 
 def _handle(value: object) -> Any:
     return value.get("handle") if isinstance(value, dict) else value
-
-
-# -- JSON, one value in memory at a time
-
-
-class _JsonError(Exception):
-    """The text ends early, or is not JSON."""
-
-
-class _JsonWalk:
-    """Walks through a file's text. After `members` or `elements` yields a key or a position, the
-    caller reads the item there with `value`, `members` or `elements`."""
-
-    def __init__(self, opened: OpenedFile) -> None:
-        self._read, self._budget = opened.read, opened.budget
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._text, self._at, self._ended = "", 0, False
-
-    def members(self) -> Iterator[str]:
-        """The keys of the object at this position; none for other values."""
-        if self._opens("{"):
-            while self._peek() != "}":
-                key = self.value()
-                if not isinstance(key, str):
-                    raise _JsonError("a key is not text")
-                yield key
-            self._at += 1
-
-    def elements(self) -> Iterator[None]:
-        """Stops before each element of the array at this position; other values have none."""
-        if self._opens("["):
-            while self._peek() != "]":
-                yield
-            self._at += 1
-
-    def lists(self) -> Iterator[tuple[str, Any]]:
-        """The elements of the arrays in the object at this position, each with the array's key."""
-        for key in self.members():
-            for _ in self.elements():
-                yield key, self.value()
-
-    def value(self, *, is_kept: bool = False) -> Any:
-        """The decoded value at this position; it counts as held if the caller keeps it.
-
-        Raises:
-            TracekitError: when it would take far more memory than its file.
-        """
-        self._peek()
-        while True:
-            try:
-                value, end = _DECODER.raw_decode(self._text, self._at)
-            except json.JSONDecodeError as error:
-                if self._ended:
-                    raise _JsonError(str(error)) from error
-            except RecursionError as error:
-                raise _JsonError("it is too deep") from error
-            else:
-                # A number at the end of the buffered text may continue in the file.
-                if end < len(self._text) or self._ended:
-                    self._budget.spend(1)
-                    if is_kept:
-                        self._budget.hold(json_bytes(self._text[self._at : end]))
-                    self._at = end
-                    return value
-            # The value is incomplete: it takes at least this much.
-            self._budget.require_room(json_bytes(self._text[self._at :]))
-            self._more(2 * (len(self._text) - self._at))
-
-    def _opens(self, bracket: str) -> bool:
-        if self._peek() != bracket:
-            self.value()
-            return False
-        self._at += 1
-        return True
-
-    def _peek(self) -> str:
-        while True:
-            match = _SPACES.match(self._text, self._at)
-            self._at = match.end() if match else self._at
-            if self._at < len(self._text):
-                return self._text[self._at]
-            if self._ended:
-                raise _JsonError("it ends early")
-            self._more(0)
-
-    def _more(self, size: int) -> None:
-        data = self._read(max(size, _READ_BYTES))
-        self._ended = not data
-        self._text = self._text[self._at :] + self._decode(data, self._ended)
-        self._at = 0

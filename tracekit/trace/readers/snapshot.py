@@ -10,6 +10,7 @@ The keys are described in torch/cuda/memory.py, `_snapshot`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -31,8 +32,12 @@ from tracekit.trace.unpacking import DamagedError
 NAME = "kineto"
 ENDINGS = (".pickle",)
 
+# A line of a Python traceback.
+_LINE = re.compile(r'File "([^"\n]+)", line (\d{1,9}), in ([^\n]+)')
 # c10::DeviceType of CUDA; PyTorch calls HIP CUDA, too.
 _DEVICE_TYPE = 1
+# What the allocator of pinned memory did, which is counted alone.
+_OF_THE_HOST = ("host_segments", "host_traces")
 # The sign of each allocator action's size in allocated and in reserved bytes.
 _CHANGES = {
     "alloc": (1, 0), "free_completed": (-1, 0), "segment_alloc": (0, 1), "segment_map": (0, 1),
@@ -53,7 +58,8 @@ def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
     """
     snapshot = _Snapshot(opened)
     yield from joined(snapshot.lines())
-    yield {"memory_snapshot": {"allocator_settings": snapshot.settings}}
+    about = {"allocator_settings": snapshot.settings, "left_out": snapshot.left_out}
+    yield {"memory_snapshot": {key: value for key, value in about.items() if value != {}}}
 
 
 class _Frame(int):
@@ -81,6 +87,7 @@ class _Snapshot(PlainPickle):
         super().__init__(opened.path, opened, opened.budget)
         self._opened = opened
         self.settings: object = None
+        self.left_out: dict[str, int] = {}
         self._devices = 0
         # Frames by file, line and function, and these in order.
         self._frames: dict[tuple[Any, Any, Any], _Frame] = {}
@@ -133,6 +140,10 @@ class _Snapshot(PlainPickle):
         yield from self._written()
         if isinstance(root, dict):
             self.settings = _plain(root.get("allocator_settings"))
+            counts = {key: root.get(key) for key in _OF_THE_HOST}
+            self.left_out = {
+                key: len(each) for key, each in counts.items() if isinstance(each, list) and each
+            }
 
     def _written(self) -> list[str]:
         texts, self._texts, self._text_bytes = self._texts, [], 0
@@ -166,7 +177,7 @@ class _Snapshot(PlainPickle):
         """The number of a complete frame; any other dictionary unchanged."""
         if "filename" not in found:
             return found
-        place = found["filename"], found.get("line"), found.get("name")
+        place = _behind(found) or (found["filename"], found.get("line"), found.get("name"))
         if place not in self._frames:
             self.keep(3)
             self._frames[place] = _Frame(len(self._named))
@@ -294,6 +305,17 @@ class _Snapshot(PlainPickle):
             f'{{"ph":"{phase}","cat":"memory_snapshot","name":{_json(name)},"pid":0,'
             f'"tid":{device},"ts":{at_us},"args":{{{args}}}}}'
         )
+
+
+def _behind(frame: dict[Any, Any]) -> tuple[str, int, str] | None:
+    """The user's line behind a frame of generated code, if the snapshot tells it
+    (augment_with_fx_traces=True): the innermost one."""
+    trace = frame.get("fx_original_trace")
+    lines = _LINE.findall(trace) if isinstance(trace, str) else []
+    if not lines:
+        return None
+    file, line, function = lines[-1]
+    return file, int(line), function
 
 
 def _int(value: object) -> int:

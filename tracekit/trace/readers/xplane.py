@@ -6,74 +6,30 @@ of planes, lines and stats, xla/tsl/profiler/utils/xplane_schema.cc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from itertools import islice
 from typing import Any
 
-from tracekit.trace.budget import OBJECT_BYTES, Budget
-from tracekit.trace.other.converted import OpenedFile, named, slice_of, texts
-from tracekit.trace.other.protos import damaged, decoded, fields, messages, text
+from tracekit.native.events import Labels
+from tracekit.native.library import Batch
+from tracekit.trace.other import xla
+from tracekit.trace.other.converted import OneProcess, OpenedFile, named, texts
+from tracekit.trace.other.protos import fields
+from tracekit.trace.other.xplane_events import (
+    DamagedPlaneError,
+    LineKind,
+    PlaneLine,
+    PlaneReader,
+)
 from tracekit.trace.unpacking import buffered
 
 NAME = "jax"
 ENDINGS = (".xplane.pb",)
 
-# Lines, events and names stay bytes, decoded one at a time.
-_SCHEMA = """
-message XPlane {
-  int64 id = 1;
-  string name = 2;
-  repeated bytes lines = 3;
-  repeated bytes event_metadata = 4;
-  repeated bytes stat_metadata = 5;
-  repeated XStat stats = 6;
-}
-message EventEntry { int64 key = 1; XEventMetadata value = 2; }
-message StatEntry { int64 key = 1; XStatMetadata value = 2; }
-message XLine {
-  int64 id = 1;
-  string name = 2;
-  int64 timestamp_ns = 3;
-  repeated bytes events = 4;
-  string display_name = 11;
-}
-message XEvent {
-  int64 metadata_id = 1;
-  int64 offset_ps = 2;
-  int64 duration_ps = 3;
-  repeated XStat stats = 4;
-  int64 num_occurrences = 5;
-}
-message XStat {
-  int64 metadata_id = 1;
-  double double_value = 2;
-  uint64 uint64_value = 3;
-  int64 int64_value = 4;
-  string str_value = 5;
-  bytes bytes_value = 6;
-  uint64 ref_value = 7;
-}
-message XEventMetadata {
-  int64 id = 1;
-  string name = 2;
-  string display_name = 4;
-  repeated XStat stats = 5;
-}
-message XStatMetadata { int64 id = 1; string name = 2; }
-"""
-# The host's number in XLA's viewers; devices have their plane's number.
-_HOST = 701
-_DEVICE = re.compile(r"/device:(?!CPU)([A-Z]+):(\d+)(.*)")
 # Sources of a device's name, from the most exact stat to the vendor.
 _NAMES = ("device_type_string", "device_type", "device_vendor")
-_STREAM = re.compile(r"Stream #(\d+)|XLA Ops$")
-_CALL = re.compile(r"(cuda|hip)[A-Z]|cu[A-Z]")
-_PYTHON = re.compile(r"\$(.+):(\d+) (.+)", re.DOTALL)
-_COPY = re.compile(r"Memcpy([HDP])2([HDP])")
-# Events of TensorFlow's own runtime, which uses the same profiler.
-_TENSORFLOW = re.compile(
-    r"(ExecutorState::Process|EagerKernelExecute|EagerLocalExecute|FunctionRun|SessionRun)\b"
-)
 _BASE, _LOST = "profile_start_time", "picoseconds_lost"
 
 
@@ -83,149 +39,137 @@ def sniff(opened: OpenedFile) -> bool:
     return opened.head[:1] == b"\n" and (is_named or b"/host:" in opened.head)
 
 
-def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
-    """The events of the one process that the file holds."""
-    members: dict[str, Any] = {"profiler": {_LOST: 0}, "deviceProperties": []}
-    yield from texts(_events(opened, members))
-    yield members
+def read(opened: OpenedFile) -> list[OneProcess]:
+    """The one process that the file holds."""
+    planes = _Planes(opened)
+    process = OneProcess(None, {}, lambda: iter(()), rows=planes.rows)
+    process.events = partial(planes.names, process)
+    return [process]
 
 
-def _events(opened: OpenedFile, members: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    budget = opened.budget
-    try:
-        for plane in fields(buffered(opened), opened.path, budget, 1):
-            yield from _Plane(plane, members, budget).events()
-    except Exception as error:
-        damage = damaged("plane", error)
-        opened.damage = opened.damage or damage
+class _Planes:
+    """A file's planes, which are read twice: for what they say of the whole recording, and for
+    their events."""
+
+    def __init__(self, opened: OpenedFile) -> None:
+        self._opened = opened
+        self._count = 0
+
+    def names(self, process: OneProcess) -> Iterator[bytes]:
+        """The names of processes and threads; then the process's other members are known."""
+        about: dict[str, Any] = {_LOST: 0}
+        members: dict[str, Any] = {"profiler": about, "deviceProperties": []}
+        damage, self._count = None, 0
+        try:
+            for plane in self._planes():
+                self._count += 1
+                for kind in plane.reader.kinds():
+                    if xla.TENSORFLOW.match(kind.name):
+                        about["name"] = "tensorflow"
+                plane.describe(members)
+                yield from texts(plane.names())
+                rounded, is_whole = plane.reader.count_rounded()
+                about[_LOST] += rounded
+                if plane.reader.is_cut or not is_whole:
+                    raise DamagedPlaneError
+        except EOFError:
+            damage = "the file ends inside a plane"
+        except DamagedPlaneError:
+            damage = "a plane is damaged"
+        process.damage = self._opened.damage = self._opened.damage or damage
+        members["profiler"] = process.members["profiler"] | about
+        process.tail = members
+
+    def rows(self, first_id: int, labels: Labels) -> Iterator[tuple[Batch, int]]:
+        """The events, up to the first damaged one."""
+        for plane in islice(self._planes(), self._count):
+            plane.label()
+            for batch, text_bytes in plane.reader.rows(first_id, labels):
+                first_id += batch.rows
+                yield batch, text_bytes
+
+    def _planes(self) -> Iterator[_Plane]:
+        """The planes; each is valid until the next.
+
+        Raises:
+            DamagedPlaneError: when the next one is damaged.
+            EOFError: when the file ends inside it.
+        """
+        opened = self._opened
+        opened.rewind()
+        with closing(PlaneReader(opened.path, opened.budget)) as reader:
+            for data in fields(buffered(opened), opened.path, opened.budget, 1):
+                reader.read(data)
+                yield _Plane(reader)
 
 
 class _Plane:
-    def __init__(self, data: bytes, members: dict[str, Any], budget: Budget) -> None:
-        self._members, self._budget = members, budget
-        self._plane = self._decoded("XPlane", data)
-        self._name = text(self._plane.name)
-        self._stats: dict[int, str] = {}
-        self._held = 0
-        for entry in self._plane.stat_metadata:
-            found = self._decoded("StatEntry", entry)
-            self._stats[found.key] = text(found.value.name)
-            self._keep(len(entry), 1)
-        # The name of each kind of event, in short and in full, and its stats.
-        self._known: dict[int, tuple[str, str, dict[str, Any]]] = {}
-        for entry in self._plane.event_metadata:
-            found = self._decoded("EventEntry", entry)
-            about = found.value
-            full, stats = text(about.name), self._values(about.stats)
-            self._known[found.key] = text(about.display_name) or full, full, stats
-            if _TENSORFLOW.match(full):
-                members["profiler"]["name"] = "tensorflow"
-            self._keep(len(entry), 3 + len(stats))
+    """A plane, and the places of its lines: process, thread, and kind."""
 
-    def _decoded(self, message: str, data: bytes) -> Any:
-        return decoded(messages(_SCHEMA)[message], data, self._budget)
+    def __init__(self, reader: PlaneReader) -> None:
+        self.reader = reader
+        self.name = reader.name
+        self._device = xla.DEVICE.match(self.name)
+        self.pid = xla.HOST + 1 + reader.number
+        if self._device:
+            self.pid = int(self._device[2])
+        elif self.name == "/host:CPU":
+            self.pid = xla.HOST
+        self._lines = reader.lines()
 
-    def _keep(self, size: int, objects: int) -> None:
-        size += objects * OBJECT_BYTES
-        self._held += size
-        self._budget.hold(size)
-
-    def events(self) -> Iterator[dict[str, Any]]:
-        """The events on the plane's lines."""
-        lines = self._plane.lines
-        stats = self._values(self._plane.stats)
-        self._budget.hold(OBJECT_BYTES * (2 + 2 * len(stats)))
+    def describe(self, members: dict[str, Any]) -> None:
+        """Adds what it says of the recording and of its device."""
+        stats, lines, device = self.reader.stats(), self._lines, self._device
         if isinstance(stats.get(_BASE), int):
-            self._members["baseTimeNanoseconds"] = stats[_BASE]
-        device = _DEVICE.match(self._name)
-        pid = int(device[2]) if device else _HOST if self._name == "/host:CPU" else None
-        if pid is None:
-            if stats or lines:
-                self._members.setdefault("planes", {})[self._name] = stats
-            pid = _HOST + 1 + self._plane.id
+            members["baseTimeNanoseconds"] = stats[_BASE]
+        if not device and self.pid != xla.HOST and (stats or lines):
+            members.setdefault("planes", {})[self.name] = stats
         if device and lines:
             names = (stats[name] for name in _NAMES if stats.get(name))
-            self._members["deviceProperties"].append(
+            members["deviceProperties"].append(
                 {
-                    "id": pid, "name": next(names, device[1]),
+                    "id": self.pid, "name": next(names, device[1]),
                     "numSms": stats.get("core_count"), "totalGlobalMem": stats.get("memory_size"),
                     "computeMajor": stats.get("compute_cap_major"),
                     "computeMinor": stats.get("compute_cap_minor"),
                 } | stats
             )  # fmt: skip
-        if not lines:
-            return
-        yield named("process_name", self._name, pid)
-        for line in lines:
-            yield from self._line(line, pid, device is not None)
-        self._budget.hold(-self._held)
 
-    def _line(self, data: bytes, pid: int, is_device: bool) -> Iterator[dict[str, Any]]:
-        line = self._decoded("XLine", data)
-        name = text(line.display_name) or text(line.name)
-        stream = _STREAM.match(name) if is_device else None
-        tid = int(stream[1]) if stream and stream[1] else line.id
-        yield named("thread_name", name, pid, tid)
-        self._budget.spend(len(line.events))
-        kind = messages(_SCHEMA)["XEvent"]
-        for encoded in line.events:
-            event = decoded(kind, encoded, self._budget)
-            shown, full, stats = self._known.get(event.metadata_id, ("", "", {}))
-            start, start_ps = divmod(line.timestamp_ns * 1000 + event.offset_ps, 1000)
-            end, end_ps = divmod(start * 1000 + start_ps + event.duration_ps, 1000)
-            self._members["profiler"][_LOST] += bool(start_ps or end_ps)
-            args = stats | self._values(event.stats)
-            if full != shown:
-                args["full name"] = full
-            if "correlation_id" in args:
-                args["correlation"] = args.pop("correlation_id")
-            if event.num_occurrences:
-                args["occurrences"] = event.num_occurrences
-            if stream:
-                category, shown = _on_device(shown)
-                args |= {"device": pid, "stream": tid}
-            else:
-                if is_device:
-                    is_step = name == _STEPS and shown.isdecimal()
-                    category, shown = _RANGE, f"{_STEP}{shown}" if is_step else shown
-                else:
-                    category, shown = _on_host(shown, args)
-            yield slice_of(category, shown, pid, tid, start, end - start, args)
+    def names(self) -> Iterator[dict[str, Any]]:
+        """The names of its process and threads."""
+        if self._lines:
+            yield named("process_name", self.name, self.pid)
+        for line in self._lines:
+            yield named("thread_name", line.name, self.pid, self._place(line)[0])
 
-    def _values(self, stats: Any) -> dict[str, Any]:
-        """Stats by name; a reference becomes the name that it refers to."""
-        values = {}
-        for stat in stats:
-            for field, value in stat.ListFields():
-                if field.name == "ref_value":
-                    value = self._stats.get(value, value)
-                elif isinstance(value, bytes):
-                    value = text(value) if field.name == "str_value" else f"{len(value)} bytes"
-                if field.name != "metadata_id":
-                    values[self._stats.get(stat.metadata_id, str(stat.metadata_id))] = value
-        return values
+    def label(self) -> None:
+        """Tells the reader the places of lines, and the labels of events on them."""
+        kinds: set[LineKind] = set()
+        for index, line in enumerate(self._lines):
+            tid, where = self._place(line)
+            self.reader.place(index, self.pid, tid, where)
+            kinds.add(where)
+        for index, kind in enumerate(self.reader.kinds()):
+            for where in kinds:
+                category, name = _label(where, kind.shown)
+                may_be_step = where is LineKind.ON_HOST and category == xla.RANGE_ON_HOST
+                self.reader.set_label(index, where, category, name, may_be_step=may_be_step)
+
+    def _place(self, line: PlaneLine) -> tuple[int, LineKind]:
+        """The thread of a line, and what it shows."""
+        if not self._device:
+            return line.number, LineKind.ON_HOST
+        stream = xla.stream_of(line.name, line.number)
+        if stream is not None:
+            return stream, LineKind.ON_STREAM
+        is_steps = line.name == xla.STEPS
+        return line.number, LineKind.IN_STEPS if is_steps else LineKind.BESIDE_STREAM
 
 
-# The category of modules, steps and scopes, which XLA shows next to device work.
-_RANGE = "gpu_user_annotation"
-# The line on which TensorFlow shows a device's steps, by number, and the name of such a step.
-_STEPS = "Steps"
-_STEP = "ProfilerStep#"
-
-
-def _on_device(name: str) -> tuple[str, str]:
-    if copy := _COPY.match(name):
-        return "gpu_memcpy", f"Memcpy {copy[1]}to{copy[2]}"
-    return ("gpu_memset", "Memset (Device)") if name.startswith("Memset") else ("kernel", name)
-
-
-def _on_host(name: str, args: dict[str, Any]) -> tuple[str, str]:
-    """Kineto's category and name for a host slice."""
-    if frame := _PYTHON.fullmatch(name):
-        return "python_function", f"{frame[1]}({frame[2]}): {frame[3]}"
-    if _CALL.match(name):
-        return ("cuda_runtime" if name.startswith(("cuda", "hip")) else "cuda_driver"), name
-    if isinstance(args.get("step_num"), int):
-        args["range"] = name
-        return "user_annotation", f"{_STEP}{args['step_num']}"
-    return "user_annotation", name
+def _label(where: LineKind, shown: str) -> tuple[str, str]:
+    """Kineto's category and name for an event of this name."""
+    if where is LineKind.ON_HOST:
+        return xla.host_label(shown)
+    if where is LineKind.ON_STREAM:
+        return xla.on_device(shown)
+    return xla.beside_device(xla.STEPS if where is LineKind.IN_STEPS else "", shown)

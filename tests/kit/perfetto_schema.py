@@ -1,4 +1,4 @@
-"""The messages of Perfetto's published schema that tracekit reads.
+"""The messages of Perfetto's published schema that tracekit reads, for writing them.
 
 https://perfetto.dev/docs/reference/trace-packet-proto
 """

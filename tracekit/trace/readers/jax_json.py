@@ -1,0 +1,65 @@
+"""The Chrome trace that JAX and XLA write beside an XPlane: `*.trace.json.gz`,
+`perfetto_trace.json.gz`.
+
+It has the same events, at most a million of them, and texts in the place of numbers.
+https://docs.jax.dev/en/latest/profiling.html; https://github.com/openxla/xla:
+xla/tsl/profiler/convert/trace_events_to_json.cc
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from tracekit.trace.other import xla
+from tracekit.trace.other.chrome import Lanes, args_of, lanes_of, trace_events
+from tracekit.trace.other.converted import OpenedFile, texts
+
+NAME = "jax (Chrome trace)"
+ENDINGS = (".json",)
+
+_SIGNS = re.compile(rb'"name":\s*"/(device|host):')
+_FULLER = "the .xplane.pb beside it has all events, and times to the picosecond"
+_NUMBERS = ("step_num", "group_id", "run_id")
+
+
+def sniff(opened: OpenedFile) -> bool:
+    """Whether the file's processes are XLA's planes; its events have no categories."""
+    return _SIGNS.search(opened.head) is not None and b'"cat"' not in opened.head
+
+
+def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
+    """The events of the file's only process."""
+    lanes = lanes_of(opened)
+    members: dict[str, Any] = {}
+    profiler: dict[str, Any] = {"name": "jax", "fuller": _FULLER}
+    yield from texts(_converted(event, lanes, profiler) for event in trace_events(opened, members))
+    devices = [
+        {"id": pid, "name": device[1]}
+        for pid, name in lanes.processes.items()
+        if (device := xla.DEVICE.match(name))
+    ]
+    yield members | {"profiler": profiler, "deviceProperties": devices}
+
+
+def _converted(event: dict[str, Any], lanes: Lanes, profiler: dict[str, Any]) -> dict[str, Any]:
+    if event.get("ph") != "X":
+        return event
+    process, line = lanes.of(event)
+    name, args = str(event.get("name", "")), args_of(event)
+    for key in _NUMBERS:
+        if isinstance(args.get(key), str) and args[key].isdecimal():
+            args[key] = int(args[key])
+    if str(args.get("correlation_id", "")).isdecimal():
+        args["correlation"] = int(args.pop("correlation_id"))
+    if xla.TENSORFLOW.match(name):
+        profiler["name"] = "tensorflow"
+    if xla.DEVICE.match(process) is None:
+        category, name = xla.on_host(name, args)
+    elif (stream := xla.stream_of(line, event.get("tid", 0))) is None:
+        category, name = xla.beside_device(line, name)
+    else:
+        category, name = xla.on_device(name)
+        args |= {"device": event.get("pid"), "stream": stream}
+    return event | {"cat": category, "name": name}
