@@ -11,16 +11,16 @@ Event = dict[str, Any]
 Cut = Callable[[list[Event], random.Random], list[Event]]
 
 # Categories of GPU ops, in Kineto's words and older ones.
-_OF_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset")
+OF_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset")
 
 
 def half(events: list[Event], rng: random.Random) -> list[Event]:
     """The first half of the recording: of the host's slices and of what they launched."""
-    begins = [_number(each["ts"]) for each in events if _is_slice(each)]
+    begins = [_number(each["ts"]) for each in events if is_slice(each)]
     if not begins:
         return events
     middle = (min(begins) + max(begins)) / 2
-    return _launched(events, lambda each: _number(each["ts"]) + _number(each["dur"]) <= middle)
+    return launched(events, lambda each: _number(each["ts"]) + _number(each["dur"]) <= middle)
 
 
 def one_step(events: list[Event], rng: random.Random) -> list[Event]:
@@ -28,7 +28,7 @@ def one_step(events: list[Event], rng: random.Random) -> list[Event]:
     steps = [
         each
         for each in events
-        if _is_slice(each)
+        if is_slice(each)
         and str(each.get("name")).startswith("ProfilerStep")
         and each.get("cat") in ("user_annotation", "cpu_op", "Operator")
     ]
@@ -36,7 +36,7 @@ def one_step(events: list[Event], rng: random.Random) -> list[Event]:
         return events
     step = rng.choice(steps)
     begin, end = _number(step["ts"]), _number(step["ts"]) + _number(step["dur"])
-    return _launched(
+    return launched(
         events,
         lambda each: (
             begin <= _number(each["ts"]) and _number(each["ts"]) + _number(each["dur"]) <= end
@@ -49,7 +49,7 @@ def without_a_thread(events: list[Event], rng: random.Random) -> list[Event]:
     threads = Counter(
         (each.get("pid"), each.get("tid"))
         for each in events
-        if _is_slice(each) and each.get("cat") not in _OF_DEVICE
+        if is_slice(each) and each.get("cat") not in OF_DEVICE
     )
     others = [thread for thread, _ in threads.most_common()[1:]]
     if not others:
@@ -58,7 +58,7 @@ def without_a_thread(events: list[Event], rng: random.Random) -> list[Event]:
     return [
         each
         for each in events
-        if each.get("cat") in _OF_DEVICE or (each.get("pid"), each.get("tid")) != gone
+        if each.get("cat") in OF_DEVICE or (each.get("pid"), each.get("tid")) != gone
     ]
 
 
@@ -87,23 +87,25 @@ def cut(base: dict[str, Any], how: str, seed: int) -> dict[str, Any]:
     return base | {"traceEvents": events}
 
 
-def _launched(events: list[Event], is_kept: Callable[[Event], bool]) -> list[Event]:
+def launched(events: list[Event], is_kept: Callable[[Event], bool]) -> list[Event]:
     """The host's slices that are kept, the GPU ops of these, and what is no slice."""
     kept = [
         each
         for each in events
-        if each.get("cat") not in _OF_DEVICE and (not _is_slice(each) or is_kept(each))
+        if each.get("cat") not in OF_DEVICE and (not is_slice(each) or is_kept(each))
     ]
-    calls = {_correlation(each) for each in kept if _is_slice(each)} - {None}
-    ops = [each for each in events if each.get("cat") in _OF_DEVICE and _correlation(each) in calls]
+    calls = {correlation_of(each) for each in kept if is_slice(each)} - {None}
+    ops = [
+        each for each in events if each.get("cat") in OF_DEVICE and correlation_of(each) in calls
+    ]
     return kept + ops
 
 
-def _is_slice(event: Event) -> bool:
+def is_slice(event: Event) -> bool:
     return event.get("ph") == "X" and "ts" in event and "dur" in event
 
 
-def _correlation(event: Event) -> Any:
+def correlation_of(event: Event) -> Any:
     args = event.get("args")
     return args.get("correlation") if isinstance(args, dict) else None
 
