@@ -45,6 +45,9 @@ class Machine:
     return_ns: tuple[int, int] = (2_000, 5_000)
     wait_ns: tuple[int, int] = (700, 1_300)
     queue_limit: int = 1_024
+    room_ns: int = 1_500
+    """From the start of the op that makes room in a full queue to the return of the call that waits
+    for it; negative: the call returns while the device goes from the op before to that one."""
     overhead_ns: int = 0
     """The profiler's cost for each operator that it records."""
     records_waits: bool = False
@@ -157,7 +160,7 @@ class Simulation:
         thread.now += self._host("launch", launch.ns)
         waiting = self.starts.setdefault(launch.stream, deque(maxlen=self.machine.queue_limit))
         if len(waiting) == self.machine.queue_limit and not self.change.cuda_graph:
-            thread.now = max(thread.now, waiting[0] + 1_500)
+            thread.now = max(thread.now, waiting[0] + self.machine.room_ns)
         number = self.graphs.setdefault(str(launch.kernels), len(self.graphs) + 1)
         graph = {"graph id": number} if len(launch.kernels) > 1 else {}
         yield self._called(launch.name, thread, begin)

@@ -83,10 +83,14 @@ def test_work_is_no_wait(name, tmp_path):
     assert sum(found.values()) <= 1, found
 
 
-def test_a_launch_waits_for_room_in_a_full_queue(tmp_path):
+@pytest.mark.parametrize("room_ns", [1_500, -600])
+def test_a_launch_waits_for_room_in_a_full_queue(tmp_path, room_ns):
     atoms = [Launch(2_000, (("math", 20_000),)) for _ in range(1_500)]
-    found = waits(tmp_path, atoms, Machine(queue_limit=600))
-    assert found["device op", "full queue"] > 500
+    machine = Machine(queue_limit=600, room_ns=room_ns)
+    assert waits(tmp_path, atoms, machine)["device op", "full queue"] > 500
+    with tracekit.load(tmp_path / "t.json") as run:
+        predicted = run.whatif("gpu*0.5")
+    assert predicted.predicted_ns == pytest.approx(predicted.window_ns / 2, rel=0.05)
 
 
 def test_a_wait_has_the_op_and_the_times_of_the_recorded_events(tmp_path):

@@ -38,6 +38,7 @@ from tracekit.verdict.regime import (
     steady_busy_ns,
 )
 from tracekit.verdict.sentences import headline, kinds_of, turns_of
+from tracekit.verdict.units import limited_units
 from tracekit.verdict.windows import are_few, outside, step_sentences, window_sentences
 
 _NOTHING = ("The trace has neither GPU ops nor operators", ": there is nothing to judge")
@@ -352,8 +353,7 @@ def _lesser_sentences(case: Case) -> list[str]:
 def _floor_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
     """How fast the device could do the judged unit's work; none if that is little of its length,
     or too little of the work is known to say."""
-    alike = (each for each in evidence.units if each.group == evidence.period.group)
-    unit = next(alike, None)
+    unit = limited_units(evidence.units, evidence.period.group)
     floor_ns, must_ns = (unit.floor_ns, unit.must_ns) if unit else (None, None)
     if unit is None or floor_ns is None or must_ns is None:
         return []

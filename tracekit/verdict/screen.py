@@ -14,7 +14,7 @@ from tracekit.text import between, counted, duration, of_whole, size
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.next_steps import is_captured
 from tracekit.verdict.regime import is_hardly_once
-from tracekit.verdict.units import main_units, other_units
+from tracekit.verdict.units import limited_units, main_units, other_units
 
 # The doubts that a first screen has room for.
 _DOUBTS = 2
@@ -184,9 +184,10 @@ def without_once(analysis: Analysis) -> str:
 
 
 def floor(analysis: Analysis) -> str:
-    """How fast the device could do the judged unit's work; if too little of it is known, how to
+    """How fast the device could do the judged work; if too little of it is known, how to
     record more."""
-    unit, span_ns = main_units(analysis), analysis.judged.window.span_ns
+    unit = limited_units(analysis.units, analysis.judged.group)
+    span_ns = analysis.judged.window.span_ns
     if unit is None or not span_ns:
         return ""
     if not unit.floor_ns or 2 * (unit.modelled or 0.0) < 1:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tracekit.evidence.model import Period
-from tracekit.evidence.units import UnitGroup
+from tracekit.evidence.units import UnitGroup, is_single_pass
 from tracekit.text import counted, duration
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN, bound_by
@@ -34,6 +34,14 @@ def main_units(analysis: Analysis) -> UnitGroup | None:
     """The group of the judged step; None: another kind of window is judged."""
     group = analysis.judged.group
     return next((each for each in analysis.units if each.group == group), None)
+
+
+def limited_units(units: Sequence[UnitGroup], group: int | None) -> UnitGroup | None:
+    """The group whose limits are those of the judged work: its own, or the single pass of a run
+    that is judged as a whole."""
+    if group is None and is_single_pass(units):
+        return units[0]
+    return next((each for each in units if each.group == group), None)
 
 
 def other_units(analysis: Analysis) -> str:

@@ -9,6 +9,7 @@ tool's answers, with the label beside the answer; `--page` writes tracekit's to 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
@@ -17,22 +18,29 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from tests.bench.diagnosis import often
+from tests.bench.diagnosis.parts import part, real
 from tests.bench.diagnosis.programs import programs
 from tests.bench.diagnosis.score import COLUMNS, Case, failures, labels, mark, row, table
 from tests.bench.diagnosis.tools import TOOLS, answers
 from tests.conftest import SHARED_TRACES
 
-KINDS = ("real", "twin", "mended", "look-alike", "healthy", "misleading", "mix")
+KINDS = ("real", "part", "twin", "mended", "look-alike", "healthy", "misleading", "mix")
 
 
 def traces(folder: Path, kinds: Collection[str], named: str) -> Iterator[tuple[Case, Path]]:
     """The cases of these kinds whose names contain `named`, with their traces: real ones by
-    reference, simulated ones written to `folder`."""
+    reference, their parts and simulated ones written to `folder`."""
     for case in labels():
         path = SHARED_TRACES / f"{case.name}.json.gz"
         if "real" in kinds and named in case.name and path.exists():
             yield case, path
-    for number, program in enumerate(programs() if {*kinds} != {"real"} else ()):
+    for number, case in enumerate(labels("parts")):
+        name, kind, seed = case.name.split(", ")
+        if "part" in kinds and named in case.name and (SHARED_TRACES / f"{name}.json.gz").exists():
+            path = folder / f"part-{number}.json"
+            path.write_text(json.dumps(part(real(name), kind, int(seed))), encoding="utf-8")
+            yield case, path
+    for number, program in enumerate(() if {*kinds} <= {"real", "part"} else programs()):
         if program.case.kind in kinds and named in program.case.name:
             yield program.case, program.write(folder / f"{number}.json")
 

@@ -70,13 +70,15 @@ def case_of(kind: str, name: str, why: str, **facts: Any) -> Case:
 
 
 def labels(reading: str = "real") -> list[Case]:
-    """The real cases of an expert's reading: real.csv, or second.csv."""
+    """The cases of an expert's reading: of the real traces in real.csv or second.csv, of parts and
+    mutations of them in parts.csv."""
     cases = []
+    kind = "part" if reading == "parts" else "real"
     with Path(__file__).with_name(f"{reading}.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             bounds = row.pop("saves")
             saves = tuple(map(float, bounds.split(" to "))) if bounds else None
-            cases.append(case_of("real", **row, saves=saves))
+            cases.append(case_of(kind, **row, saves=saves))
     return cases
 
 

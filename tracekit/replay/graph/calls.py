@@ -36,7 +36,7 @@ def waits_in_calls(recorded: Recording, submitted: Ints) -> Waits:
 
 def _calls(
     recorded: Recording,
-    kind: EdgeKind,
+    kind: EdgeKind | Ints,
     known: Known | Ints,
     op: Numbers,
     thread: Numbers,
@@ -160,7 +160,8 @@ def _full_queues(recorded: Recording) -> Waits:
         # The queue's depth when each call returns, including the call's own launch. A full queue
         # has nearly the same depth each time; while a call waits for room, it is one deeper. It may
         # have been deeper before: some launches take less of it.
-        room = np.searchsorted(starts, device.call_end[op], "right") - 1
+        returned = device.call_end[op] + thresholds.full_early_ns
+        room = np.searchsorted(starts, returned, "right") - 1
         depth = np.arange(len(op)) - room
         call_ns = device.call_end[op] - device.call[op]
         deep = depth >= thresholds.queue_depth
@@ -174,25 +175,29 @@ def _full_queues(recorded: Recording) -> Waits:
             thresholds.full_calls, thresholds.full_share * int(long.sum())
         ):
             continue
-        # The op whose start made room is the last one that started before the call returned.
+        # The op whose start made room is the last one that started before the call returned, or,
+        # where a device clears its queue early or its clock is late, right after.
         release = np.where(blocked, room, np.arange(len(op)) - limit)
         chosen = np.flatnonzero(
             (release >= 0)
             & (release < np.arange(len(op)))
-            & (starts[np.maximum(release, 0)] <= device.call_end[op])
+            & (starts[np.maximum(release, 0)] <= returned)
         )
         by_start = op[np.argsort(device.start[op], kind="stable")]
-        source = by_start[release[chosen]]
         target, is_blocked = op[chosen], blocked[chosen]
         begin, end = device.call[target], device.call_end[target]
-        roomy = device.start[source]
+        starts_late = starts[release[chosen]] > end
+        source = by_start[np.maximum(release[chosen] - starts_late, 0)]
+        by_end = starts_late & (device.end[source] <= end)
+        roomy = np.where(by_end, device.end[source], device.start[source])
         usual = int(np.median((end - roomy)[is_blocked]))
         # A call that begins when the queue has room does not wait.
         is_blocked &= roomy > begin
+        kind = np.where(by_end, EdgeKind.SYNC, EdgeKind.QUEUE)
         waits.append(
             _calls(
-                recorded, EdgeKind.QUEUE, Known.FULL_QUEUE, source, device.thread[target], begin,
-                end, roomy, own=recorded.usual.call_ns, cause=CAUSES.index("launch"),
+                recorded, kind, Known.FULL_QUEUE, source, device.thread[target], begin, end, roomy,
+                own=recorded.usual.call_ns, cause=CAUSES.index("launch"),
                 waited=is_blocked, else_lag=np.minimum(end - roomy, usual),
             )
         )  # fmt: skip

@@ -89,14 +89,14 @@ class Waits(Columns, frozen=True):
 
     @staticmethod
     def make(
-        kind: EdgeKind, known: Known | Ints, start: Ints, end: Ints, **given: Numbers | int
+        kind: EdgeKind | Ints, known: Known | Ints, start: Ints, end: Ints, **given: Numbers | int
     ) -> Waits:
         n = len(start)
         names = {"own_ns": 0, "own_cause": 0, "op": -1, "instant": -1, "lag_ns": 0} | given
         columns = {
             name: np.broadcast_to(value, n).astype(np.int64) for name, value in names.items()
         }
-        kinds, how = np.full(n, kind, np.int64), np.broadcast_to(known, n).astype(np.int64)
+        kinds, how = (np.broadcast_to(each, n).astype(np.int64) for each in (kind, known))
         return Waits(start, end, kind=kinds, known=how, **columns)
 
     def rows(self, host: Host, device: Device) -> dict[str, NDArray[Any]]:
