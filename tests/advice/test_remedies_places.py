@@ -165,8 +165,10 @@ def backward_of_attention():
     return [*steps(line("train.py(7): step", *parts)), Sync(US)]
 
 
-# Code that compilers wrote, and what is left to say of the line that calls it.
+# Code that is not the user's, and what is left to say of the line that calls it.
 WRITTEN = [
+    ("torch/profiler/profiler.py(811): step", 1, 10 * MS),
+    ("srt/managers/scheduler_profiler_mixin.py(269): stop_profile", 1, 10 * MS),
     ("/tmp/torchinductor_me/ab/cabcd.py(310): call", 1, 10 * MS),
     ("/root/.triton/cache/XYZ/__triton_launcher.py(7): launch", 2, 30 * MS),
     ("<eval_with_key>.5(4): forward", 2, 30 * MS),
@@ -297,7 +299,7 @@ CASES = {
     ),
     "what is printed has no size that depends on data": ("data_dependent_sizes", PRINTED, {}),
     **{
-        f"nobody is told to change what the compiler wrote in {written}": (
+        f"nobody is told to change {written}": (
             "python_lines",
             main(Work(10 * MS), *OPS, line(written, *OPS, Work(20 * MS)), *OPS),
             {("train.py(9): main", f"{ns // MS} ms of its own in the median call"): (rows, ns)},

@@ -12,7 +12,7 @@ from itertools import pairwise
 from tracekit.causes import UNRECORDED
 from tracekit.database.remedies import find_remedy
 from tracekit.evidence.units import is_single_pass, named_units, recorded_units
-from tracekit.text import duration, percent, share
+from tracekit.text import duration, of_whole, percent, share
 from tracekit.verdict.case import Case, Doubt
 from tracekit.verdict.next_steps import waits_for_workers
 from tracekit.verdict.once import excess_in
@@ -205,6 +205,17 @@ def _is_cold_start(case: Case) -> str | None:
     return cold if case.finding("cold_start") else None
 
 
+def _is_fragment(case: Case) -> str | None:
+    """Operators on a host that take little of a trace which is mostly something else."""
+    other, window = differing_window(case), case.period.window
+    if other is None or window.kind != "host_active":
+        return None
+    if window.span_ns >= case.thresholds.small_gain * other.window.span_ns:
+        return None
+    spans = of_whole(window.span_ns, other.window.span_ns)
+    return f"The operators take {spans}: too little to judge the run by."
+
+
 def _windows_differ(case: Case) -> str | None:
     other = differing_window(case)
     return f"{differs(case, other)}." if other is not None else None
@@ -352,6 +363,7 @@ DOUBTS: tuple[Doubt, ...] = (
     _noted("other_clocks", "Device and host clocks differ.", "starts_before_launch"),
     _noted("too_long_gpu_ops", "Some GPU ops were recorded as longer than their stream allows."),
     Doubt("unlinked_gpu_ops", _unlinked, caps=_mostly_unlinked),
+    Doubt("fragment", _is_fragment, caps="none", of_recorder=True),
     Doubt("other_windows", _windows_differ, caps="low"),
     Doubt("other_steps", _steps_differ, caps="low"),
     Doubt("taking_turns", _takes_turns, caps="low", stated=True),

@@ -16,6 +16,7 @@ from tests.kit.evidenced import (
     host_evidence,
     idle,
     period,
+    window,
     with_gains,
     with_period,
 )
@@ -30,6 +31,16 @@ UNLINKED = evidence(
     gpu=replace(gpu(busy_ns=30 * MS, idle_ns=70 * MS), linked=0),
     idle=idle(host_late_ns=0, unlinked_ns=70 * MS, causes={}),
 )
+
+
+def operators_within(trace_ms):
+    """100 ms of operators at the begin of a trace whose rest is communication."""
+    shown = host_evidence(compute_ms=20, dispatch_ms=80)
+    span, whole = (
+        window(kind, kind, 0, ms * MS) for kind, ms in (("host_active", 100), ("trace", trace_ms))
+    )
+    rest = period(whole, "compute-bound", "communication")
+    return replace(shown, period=replace(shown.period, window=span), windows=[rest])
 
 
 def linked_ops(*, linked, gap_ms, busy=0.3, host_gain=0.4):
@@ -88,6 +99,14 @@ CASES = {
         evidence=evidence(**LATE, ops=3, removed={"unrecorded-time": 0.8}),
         regime="unknown", confidence="none",
         says=["holds this run up: only 3 GPU ops were recorded, too few to represent a run."],
+    ),
+    "operators in little of a trace that waits for others": Judged(
+        evidence=operators_within(10_000),
+        regime="unknown", confidence="none", says=["take 100 ms of 10 s: too little to judge"],
+    ),
+    "operators in a third of such a trace": Judged(
+        evidence=operators_within(300),
+        regime="overhead-bound", confidence="low", says=["the run would be bound by communication"],
     ),
     "few ops, and a trace that is far longer": Judged(
         evidence=evidence(**PYTHON, ops=3, windows=[period(LONG, "unknown")]),
