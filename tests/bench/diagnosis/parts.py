@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from tests.bench.diagnosis.retimed import retimed
@@ -104,9 +104,12 @@ LARGEST_BYTES = 20_000_000
 ALIKE, LARGEST_ALIKE = "v100-dlrm-", 2
 
 
-def drawn(seed: int = 2026) -> list[tuple[str, str, int]]:
+def drawn(
+    seed: int = 2026, besides: Collection[tuple[str, str]] = (), least: int = 0
+) -> list[tuple[str, str, int]]:
     """A sample of parts and mutations of the shared traces, at most one of each trace: its name,
-    the kind, and the seed. A part differs from the whole."""
+    the kind, and the seed. A part differs from the whole, has at least so many slices, and is none
+    of `besides` (names and kinds)."""
     rng = random.Random(seed)
     names = _small_traces()
     alike = [name for name in names if name.startswith(ALIKE)]
@@ -123,9 +126,12 @@ def drawn(seed: int = 2026) -> list[tuple[str, str, int]]:
             kinds = rng.sample([*MUTATIONS], len(MUTATIONS)) + kinds
         number = rng.randrange(1000)
         whole = real(name)
-        differing = (kind for kind in kinds if part(whole, kind, number) != whole)
-        if (kind := next(differing, None)) is not None:
-            sample.append((name, kind, number))
+        for kind in kinds:
+            found = part(whole, kind, number)
+            is_large = sum(map(is_slice, found["traceEvents"])) >= least
+            if found != whole and is_large and (name, kind) not in besides:
+                sample.append((name, kind, number))
+                break
     return sorted(sample)
 
 
