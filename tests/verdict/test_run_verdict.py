@@ -150,6 +150,10 @@ CASES = {
             "2 ranks: all are overhead-bound by dispatch; without it, the run would be 30.0 % "
         ),
     ),
+    "kernels, without which no run can do": JudgedRun(
+        evidence=run_evidence(saved_ns={"math": 30 * MS, "dispatch": 10 * MS}),
+        best="math", begins="2 ranks: all are overhead-bound by dispatch", lacks=["without"],
+    ),
     "no late rank, and slow collectives": JudgedRun(
         evidence=run_evidence(saved_ns={"communication": 30 * MS}, steps=1),
         best="network",

@@ -19,7 +19,7 @@ from tracekit.evidence.model import Collectives
 from tracekit.reporters.parts import best_of, bound_text, devices_of, short_bound
 from tracekit.reporters.terminal import WIDTH, Cell, Name, clipped_start, console, section, table
 from tracekit.text import counted, duration, lowered, percent, printable, share, size
-from tracekit.verdict.model import Analysis, RunVerdict
+from tracekit.verdict.model import Analysis, RunSaving, RunVerdict
 from tracekit.verdict.regime import UNKNOWN, split_bound
 from tracekit.verdict.run_words import no_verdict, whole
 
@@ -208,9 +208,10 @@ def render_run(run: RunVerdict) -> None:
         section(out, "Why", run.why)
     if run.unknown:
         section(out, "What these traces do not show", run.unknown)
-    if run.savings:
+    # Nobody can do without the kernels' work.
+    if savings := [each for each in run.savings if each.remove not in words("limited")]:
         section(out, f"What would shorten {whole(run)} (all ranks replayed together)")
-        _savings(out, run)
+        _savings(out, savings[:_SAVINGS])
     if run.collectives is not None:
         section(out, "Collectives")
         _collectives(out, run, run.collectives)
@@ -223,12 +224,11 @@ def _length(run: RunVerdict) -> str:
     return f"the {'step' if run.steps else 'run'} takes {duration(run.step_ns)}"
 
 
-def _savings(out: Console, run: RunVerdict) -> None:
-    rows, limited, shortens = [], words("limited"), words("saving")
-    for saving in run.savings[:_SAVINGS]:
+def _savings(out: Console, savings: Sequence[RunSaving]) -> None:
+    rows, shortens = [], words("saving")
+    for saving in savings:
         ranks = f"rank {saving.rank}" if saving.rank is not None else "all ranks"
-        without = f"no {limited.get(saving.remove, saving.remove)} on {ranks}"
-        what = shortens.get(saving.remove, without).format(saving.rank)
+        what = shortens.get(saving.remove, f"no {saving.remove} on {ranks}").format(saving.rank)
         rows.append((percent(saving.share), duration(saving.saves_ns), what))
     out.print(table([">", ">", ""], rows))
 

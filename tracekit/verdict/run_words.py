@@ -44,12 +44,12 @@ def headline(run: RunVerdict, analyses: Sequence[Analysis]) -> str:
         clauses, best = [], None
     if best is not None and best.remove == BUBBLE:
         clauses.append("the stages of the pipeline wait for each other (pipeline-bubble)")
+    elif best is not None and best.remove in words("limited"):
+        # Nobody can do without the kernels' work.
+        clauses = clauses or [f"what limits {whole(run)} most is the kernels' own time"]
     elif best is not None:
-        limited = words("limited")
-        without = words("removed").get(
-            best.remove, f"without {limited.get(best.remove, best.remove)}"
-        )
-        if clauses and bound.endswith(f" by {best.remove}") and best.remove not in limited:
+        without = words("removed").get(best.remove, f"without {best.remove}")
+        if clauses and bound.endswith(f" by {best.remove}"):
             without = "without it"
         shorter = f"{whole(run)} would be {percent(best.share)} shorter"
         clauses.append(f"{without.format(best.rank)}, {shorter}")
