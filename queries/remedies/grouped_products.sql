@@ -7,7 +7,6 @@
 -- needs: Tokens that can be sorted by expert, so that each expert's weights meet all of its tokens at once.
 -- caveat: A lower bound: only the copies are counted. The grouped product also reads each weight once,
 --     instead of once for each token; sorting the tokens takes a little.
--- blind: no_shapes
 -- before:
 --     w = weights[expert_of_token]                       # copies a matrix for each token
 --     y = torch.bmm(x[:, None], w)
@@ -21,7 +20,8 @@
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grouped_mm.html
 --     https://arxiv.org/abs/2211.15841
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
--- The product's batch is made of slices of a tensor of three dimensions that was indexed just before it.
+-- The product's batch is made of slices of a tensor of three dimensions that was indexed just before it. Where
+-- no shapes are recorded, rows as large as a matrix were, and the next op is a batched product.
 WITH product AS (
     SELECT trace_id, event_id, gpu_op_ids[1] AS product_id, device_id, stream, first_ns,
            shapes_of(dims)[2] AS b
@@ -49,10 +49,31 @@ pair AS (
     QUALIFY row_number() OVER (PARTITION BY p.trace_id, product_id ORDER BY is_turned) = 1
         AND row_number() OVER (PARTITION BY g.trace_id, gather_id ORDER BY is_turned, p.first_ns) = 1
 ),
-op AS (
-    SELECT c.*, 'op' AS target, g.start_ns, g.dur_ns, g.dur_ns AS ns, 0 AS factor,
+large AS (
+    SELECT trace_id, event_id, TRY_CAST(grid AS DOUBLE[])[1] AS copies, b.bytes / copies AS row_bytes
+    FROM kernel_bound AS b JOIN gpu_ops AS g USING (trace_id, event_id)
+    WHERE contains(g.name, 'vectorized_gather_kernel') AND row_bytes >= thresholds().matrix_bytes
+        AND is_asked(trace_id)
+),
+followed AS (
+    SELECT o.trace_id, o.event_id, copies, row_bytes, lead(if(copies IS NULL, o.cpu_op, NULL) IGNORE NULLS)
+               OVER behind AS product,
+           lead(if(copies IS NULL, o.cpu_op_id, NULL) IGNORE NULLS) OVER behind AS product_id
+    FROM gpu_op_origin AS o LEFT JOIN large USING (trace_id, event_id)
+    WHERE trace_id IN (SELECT trace_id FROM large)
+    WINDOW behind AS (PARTITION BY trace_id, o.device_id, o.stream ORDER BY o.start_ns, o.event_id)
+),
+copied AS (
+    SELECT trace_id, event_id, unnest(gpu_op_ids) AS gpu_op_id,
            format('at least: {} copies of {}', copies, weights[2:]::VARCHAR) AS told
-    FROM (SELECT *, unnest(gpu_op_ids) AS gpu_op_id FROM pair) AS c
-    JOIN gpu_ops AS g ON c.trace_id = g.trace_id AND c.gpu_op_id = g.event_id
+    FROM pair
+    UNION ALL
+    SELECT trace_id, product_id, event_id,
+           format('at least: {:.0f} copies of {}', copies, format_bytes(row_bytes::BIGINT))
+    FROM followed WHERE copies IS NOT NULL AND product = 'aten::bmm'
+),
+op AS (
+    SELECT c.*, 'op' AS target, g.start_ns, g.dur_ns, g.dur_ns AS ns, 0 AS factor
+    FROM copied AS c JOIN gpu_ops AS g ON c.trace_id = g.trace_id AND c.gpu_op_id = g.event_id
 )
 FROM changed_ops('op')

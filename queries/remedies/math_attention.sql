@@ -7,7 +7,8 @@
 -- needs: A dtype, mask, dropout and head size that a fused backend takes.
 -- caveat: Of the math backend, only the forward pass on the device is counted: the backward pass and the
 --     launches gain too. Flash attention is assumed to take half of the memory-efficient kernel's time, and
---     the fastest kernel to reach what products of this trace reach, or other work with few queries or keys.
+--     the fastest kernel to reach most of what products of this trace reach, or, with few queries or keys,
+--     what other work does.
 -- blind: no_shapes, unknown_device
 -- before:
 --     # fp64, a mask that needs a gradient, heads of different sizes ...
@@ -59,13 +60,14 @@ priced AS (
         AND len(coalesce(d[4], [])) = 0 AND q[4] = d[3][4] AND q[4] <= thresholds().flash_head
         AND q[4] % 8 = 0
     UNION ALL
-    SELECT f.trace_id, event_id, gpu_op_ids, f.flops / busy_ns / max(flop_per_ns) AS factor,
+    SELECT f.trace_id, event_id, gpu_op_ids,
+           f.flops / busy_ns / max(flop_per_ns) / thresholds().attention_rate AS factor,
            format('{:.0f} TFLOP/s, products of this trace reach {:.0f}', f.flops / busy_ns / 1e3,
                max(flop_per_ns) / 1e3)
     FROM forward AS f JOIN product AS p ON f.trace_id = p.trace_id AND f.device_id = p.device_id
         AND f.peak = p.peak AND p.flops <= f.flops
     WHERE math_ns > memory_ns GROUP BY f.trace_id, event_id, gpu_op_ids, f.flops, busy_ns
-    HAVING factor <= thresholds().slow_attention
+    HAVING factor * thresholds().attention_rate <= thresholds().slow_attention
     UNION ALL
     SELECT f.trace_id, event_id, gpu_op_ids, memory_ns / busy_ns / max(reached) AS factor,
            format('{} queries of {} keys: {:.0f} % of the bandwidth, other work reaches {:.0f} %',

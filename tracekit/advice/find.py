@@ -285,8 +285,10 @@ _OWN_WORK = "python-lines"
 
 
 def _is_easier(one: Place, other: Place, thresholds: Thresholds) -> bool:
-    if one.remedy.name == _OWN_WORK and other.remedy.frees_launches:
-        # A graph replays launches; what the program's functions do besides stays with the host.
+    is_switch = other.remedy.title_of(other.detail) != other.remedy.title
+    if one.remedy.name == _OWN_WORK and other.remedy.frees_launches and not is_switch:
+        # A graph replays launches; what the program's functions do besides stays with the host. An
+        # engine has a switch for graphs, and its functions are not the program's.
         return bool(other.price.saves_ns <= thresholds.worth_effort * one.price.saves_ns)
     levels = EFFORTS.index(other.remedy.effort) - EFFORTS.index(one.remedy.effort)
     most = thresholds.worth_effort**levels * one.price.saves_ns
