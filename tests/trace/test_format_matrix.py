@@ -11,6 +11,7 @@ from tests.conftest import SHARED_TRACES
 from tests.kit.json_forms import FORMS
 from tests.kit.snapshots import snapshot, trained
 from tests.trace import test_formats
+from tests.trace.test_ascend import ascend_view
 
 PAGE = Path(__file__).parents[2] / "docs/howto/other-profilers.md"
 DATA = Path(__file__).parents[1] / "data"
@@ -28,6 +29,7 @@ FILES = {
     "XPlane": ["xplane", "jax-te-attention.xplane.pb"],
     "JAX's `.trace.json.gz`": ["jax-cpu-step.trace.json.gz", "jax.json", "jax-trace-json.json.gz"],
     "Ascend": ["ascend.json", "ascend-trace-view.json.gz"],
+    "Ascend's database": ["ascend_db", "ascend-trace-view.db"],
     "Proton, time line": ["proton.json", "streams.chrome_trace"],
     "Proton, tree": ["tree.hatchet"],
     "autograd profiler": ["autograd.json"],
@@ -50,6 +52,8 @@ def path_of(name, folder):
         (folder / name).write_bytes(FORMS[name])
     elif name == "s.pickle":
         (folder / name).write_bytes(pickle.dumps(snapshot(trained(2))))
+    elif name == "ascend-trace-view.db":
+        return ascend_view(folder / name)
     elif name in test_formats.FILES:
         return test_formats.write(folder, name)
     else:

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 
 from tracekit.native.rows import Role, RoleKind
-from tracekit.trace.other.nsys_sql import KERNEL_NAMES, EventTable, array, cases, string
+from tracekit.trace.other.event_tables import EventTable, TableWords, array, cases, string
 from tracekit.trace.other.sqlite import Tables
 
 KERNEL, MEMCPY, MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
@@ -19,6 +19,18 @@ SYNC, EVENT = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_E
 NVTX, OSRT, SCHED = "NVTX_EVENTS", "OSRT_API", "SCHED_EVENTS"
 METRICS, METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 ON_DEVICE = (KERNEL, MEMCPY, MEMSET, GRAPH)
+KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
+WORDS = TableWords(
+    strings="StringIds",
+    texts=("nameId", "textId", "jsonTextId", *KERNEL_NAMES),
+    renamed={
+        "deviceId": "device", "contextId": "context", "streamId": "stream",
+        "correlationId": "correlation", "registersPerThread": "registers per thread",
+        "graphId": "graph id", "graphNodeId": "graph node id",
+        "originalGraphNodeId": "original graph node id",
+    },
+    own=frozenset(("start", "end", "globalTid", "globalPid")),
+)  # fmt: skip
 _PID = "t.globalPid >> 24 & 16777215"
 _MEMORY = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 _CATEGORIES = {
