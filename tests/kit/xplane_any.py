@@ -10,12 +10,14 @@ from typing import Any
 from tests.kit.other_formats import framed
 from tests.kit.protos import messages
 from tests.kit.xplane_schema import SCHEMA
+from tracekit.trace.budget import Budget
 from tracekit.trace.other import xla
 
 _STATS = [b"step_num", b"correlation_id", b"flops", b"device", b"stream", b"", 'é"\\'.encode()]
 _NAMES = [b"fusion.3", b"MemcpyH2D", b"Memset", b"$train.py:12 step", b"cudaLaunchKernel",
-          b"cuFoo", b"hipMalloc", b"train", b"12", b"", "\u00e9\n".encode(),
-          b"a name that is not short"]  # fmt: skip
+          b"%copy-start.1 = (f32[8]{0}, f32[8]{0:S(5)}, u32[]) copy-start(%p)",
+          b"%copy-done.1 = f32[8]{0} copy-done(%copy-start.1)", b"a name that is not short",
+          b"cuFoo", b"hipMalloc", b"train", b"12", b"", "\u00e9\n".encode()]  # fmt: skip
 _PLANES = [b"/host:CPU", b"/device:GPU:0", b"/device:TPU:1 extra", b"/host:metadata"]
 _LINES = [b"Stream #7(Compute)", b"XLA Ops", b"XLA Modules", b"Steps", b"main"]
 
@@ -84,6 +86,9 @@ def events(data: bytes) -> list[dict[str, Any]]:
 def _of_plane(plane: Any) -> Iterator[dict[str, Any]]:
     stats = {each.key: _said(each.value.name) for each in plane.stat_metadata}
     kinds = {each.key: each.value for each in plane.event_metadata}
+    copies = xla.HostCopies(Budget("any", 1 << 20))
+    for kind in kinds.values():
+        copies.note(_said(kind.name))
     name = _said(plane.name)
     device = xla.DEVICE.match(name)
     pid = xla.HOST if name == "/host:CPU" else xla.HOST + 1 + plane.id
@@ -98,7 +103,8 @@ def _of_plane(plane: Any) -> Iterator[dict[str, Any]]:
             kind = kinds.get(event.metadata_id)
             category, called, args = _described(kind, event, stats)
             if stream is not None:
-                category, called = xla.on_device(called)
+                full = _said(kind.name) if kind else ""
+                category, called = xla.on_device(called, full, copies)
                 args |= {"device": pid, "stream": tid}
             elif device:
                 category, called = xla.beside_device(shown, called)

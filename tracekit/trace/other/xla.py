@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tracekit.trace.budget import OBJECT_BYTES, Budget
+
 # The host's number in XLA's viewers; devices have their plane's number.
 HOST = 701
 DEVICE = re.compile(r"/device:(?!CPU)([A-Z]+):(\d{1,18})(.*)")
@@ -19,12 +21,77 @@ _STREAM = re.compile(r"Stream #(\d{1,18})|XLA Ops$")
 _CALL = re.compile(r"(cuda|hip)[A-Z]|cu[A-Z]")
 _PYTHON = re.compile(r"\$(.+):(\d+) (.+)", re.DOTALL)
 _COPY = re.compile(r"Memcpy([HDP])2([HDP])")
+# An instruction that copies: "%copy-done.1 = f32[8]{0:S(5)} copy-done(%copy-start.1)".
+_HLO_COPY = re.compile(
+    r"%?(?P<name>[\w.-]+) = (?P<result>\(.+?\)|\S+) (?P<kind>copy(-start|-done)?)"
+    r"\((?P<operands>.*)",
+    re.DOTALL,
+)
+_HOST_MEMORY = "S(5)"
 # The category of modules, steps and scopes, which XLA shows next to device work.
 _RANGE = "gpu_user_annotation"
 RANGE_ON_HOST = "user_annotation"
 # The line on which TensorFlow shows a device's steps, by number, and the name of such a step.
 STEPS = "Steps"
 _STEP = "ProfilerStep#"
+
+
+class HostCopies:
+    """The copies between host and device memory among a device's operations, by their HLO.
+
+    A TPU copies asynchronously: `copy-start` has the layouts of the destination and the source,
+    `copy-done` that of the destination. Some versions print the operand's layouts, too. Memory
+    space 5 is the host's: kHostMemorySpace in github.com/openxla/xla, xla/layout.h.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._from_host: set[str] = set()
+
+    def note(self, full: str) -> None:
+        """Remembers a copy that starts in the host's memory, for its end, which may not tell.
+
+        Raises:
+            TracekitError: when the names take more than the file's budget.
+        """
+        copy = _HLO_COPY.match(full)
+        if (
+            copy is None
+            or copy["kind"] != "copy-start"
+            or _HOST_MEMORY not in _second(copy["result"])
+        ):
+            return
+        if copy["name"] not in self._from_host:
+            self._budget.hold(len(copy["name"]) + OBJECT_BYTES)
+            self._from_host.add(copy["name"])
+
+    def direction(self, full: str) -> str | None:
+        """HtoD or DtoH; None: it is no copy from or to the host's memory."""
+        copy = _HLO_COPY.match(full)
+        if copy is None:
+            return None
+        result, operands = copy["result"], copy["operands"]
+        if copy["kind"] == "copy-start":
+            to, origin = result.split(", ")[0], _HOST_MEMORY in _second(result)
+        elif copy["kind"] == "copy":
+            to, origin = result, _HOST_MEMORY in operands
+        else:
+            started = operands.rpartition("%")[2].partition(")")[0]
+            to = result
+            origin = _HOST_MEMORY in _second(operands) or started in self._from_host
+        if origin == (_HOST_MEMORY in to):
+            return None
+        return "HtoD" if origin else "DtoH"
+
+
+def _second(shapes: str) -> str:
+    """The second of a tuple's shapes, which have no space after their commas."""
+    return shapes.split(", ")[1] if ", " in shapes else ""
+
+
+def _shown(full: str) -> str:
+    """The name of an instruction in HLO."""
+    return full.removeprefix("%").partition(" ")[0]
 
 
 def stream_of(line: str, number: int) -> int | None:
@@ -35,10 +102,13 @@ def stream_of(line: str, number: int) -> int | None:
     return int(stream[1]) if stream[1] else number
 
 
-def on_device(name: str) -> tuple[str, str]:
-    """Kineto's category and name for an operation on a stream."""
+def on_device(name: str, full: str, copies: HostCopies) -> tuple[str, str]:
+    """Kineto's category and name for an operation on a stream. `full`: its text in HLO, if it is
+    known."""
     if copy := _COPY.match(name):
         return "gpu_memcpy", f"Memcpy {copy[1]}to{copy[2]}"
+    if direction := copies.direction(full):
+        return "gpu_memcpy", f"Memcpy {direction} ({_shown(full)})"
     return ("gpu_memset", "Memset (Device)") if name.startswith("Memset") else ("kernel", name)
 
 

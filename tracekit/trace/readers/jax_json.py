@@ -34,7 +34,10 @@ def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
     lanes = lanes_of(opened)
     members: dict[str, Any] = {}
     profiler: dict[str, Any] = {"name": "jax", "fuller": _FULLER}
-    yield from texts(_converted(event, lanes, profiler) for event in trace_events(opened, members))
+    copies = xla.HostCopies(opened.budget)
+    yield from texts(
+        _converted(event, lanes, profiler, copies) for event in trace_events(opened, members)
+    )
     devices = [
         {"id": pid, "name": device[1]}
         for pid, name in lanes.processes.items()
@@ -43,7 +46,9 @@ def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
     yield members | {"profiler": profiler, "deviceProperties": devices}
 
 
-def _converted(event: dict[str, Any], lanes: Lanes, profiler: dict[str, Any]) -> dict[str, Any]:
+def _converted(
+    event: dict[str, Any], lanes: Lanes, profiler: dict[str, Any], copies: xla.HostCopies
+) -> dict[str, Any]:
     if event.get("ph") != "X":
         return event
     process, line = lanes.of(event)
@@ -60,6 +65,8 @@ def _converted(event: dict[str, Any], lanes: Lanes, profiler: dict[str, Any]) ->
     elif (stream := xla.stream_of(line, event.get("tid", 0))) is None:
         category, name = xla.beside_device(line, name)
     else:
-        category, name = xla.on_device(name)
+        full = str(args.get("long_name", name))
+        copies.note(full)
+        category, name = xla.on_device(name, full, copies)
         args |= {"device": event.get("pid"), "stream": stream}
     return event | {"cat": category, "name": name}
