@@ -1,15 +1,20 @@
 """XLA profiles, made line by line."""
 
+import re
+
 from tests.kit.other_formats import framed
 from tests.kit.protos import messages
 from tests.kit.xplane_schema import SCHEMA
 
+_OPERATOR = re.compile(r"[\w./]+:([A-Z]\w*)")
 # A name, in full, and as it is shown; start and length in nanoseconds; what is said of it.
 Event = tuple[str, int, int] | tuple[str, int, int, dict[str, int | str]]
 
 
 def plane(name: str, lines: dict[str, list[Event]], number: int = 1) -> bytes:
-    """A plane of lines by name. An instruction of HLO is shown by its own name."""
+    """A plane of lines by name. An instruction of HLO is shown by its own name, and TensorFlow's
+    operators by their type: xla/backends/profiler/cpu/host_tracer_utils.cc (MayAddDisplayName).
+    """
     made = messages(SCHEMA)["XPlane"](id=number, name=name.encode())
     kinds: dict[str, int] = {}
     stats: dict[str, int] = {}
@@ -31,6 +36,10 @@ def plane(name: str, lines: dict[str, list[Event]], number: int = 1) -> bytes:
         kind.name = called.encode()
         if called.startswith("%"):
             kind.display_name = called[1:].partition(" ")[0].encode()
+        elif called.startswith("Iterator::"):
+            kind.display_name = f"Iterator::{called.rpartition('::')[2]}".encode()
+        elif operator := _OPERATOR.fullmatch(called):
+            kind.display_name = operator[1].encode()
     for stat, key in stats.items():
         made.stat_metadata.add(key=key).value.name = stat.encode()
     return made.SerializeToString()

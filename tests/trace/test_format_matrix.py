@@ -18,7 +18,7 @@ DATA = Path(__file__).parents[1] / "data"
 SHARED = [SHARED_TRACES / "other", SHARED_TRACES / "forms", DATA / "jax"]
 COLUMNS = ("operators", "launches", "device ops", "copies", "graphs", "counters", "memory",
            "ranges", "Python", "verdict")  # fmt: skip
-MADE = {"tpu.xplane.pb": test_xplane.TPU}
+MADE = {"tpu.xplane.pb": test_xplane.TPU, "tensorflow.xplane.pb": test_xplane.TENSORFLOW}
 # Files of each format; a name without an ending is a case of test_formats.
 FILES = {
     "torch.profiler": ["simulated-program-23.json.gz", "cpu-mlp-eager.json.gz",
@@ -27,7 +27,8 @@ FILES = {
     "memory snapshot": ["s.pickle"],
     "Nsight Systems": ["left_out", "host_and_memory", "h100-two-gpus.nsys.sqlite"],
     "rocprofv3, rocpd": ["rocprof", "rocpd4"],
-    "XPlane": ["xplane", "tpu.xplane.pb", "jax-te-attention.xplane.pb"],
+    "XPlane": ["xplane", "tpu.xplane.pb", "tensorflow.xplane.pb",
+               "jax-te-attention.xplane.pb"],
     "JAX's `.trace.json.gz`": ["jax-cpu-step.trace.json.gz", "jax.json", "jax-trace-json.json.gz"],
     "Ascend": ["ascend.json", "ascend-trace-view.json.gz"],
     "Ascend's database": ["ascend_db", "ascend-trace-view.db"],

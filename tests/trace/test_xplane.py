@@ -1,4 +1,5 @@
-"""XLA profiles: copies of TPUs between the memories of host and device."""
+"""XLA profiles: copies of TPUs between the memories of host and device, and the threads of
+TensorFlow's executor and input pipeline."""
 
 import json
 
@@ -82,3 +83,103 @@ def test_long_texts_that_are_no_copies_take_no_time(text, tmp_path):
     )  # fmt: skip
     with tracekit.load(tmp_path / "t.trace.json", verdicts=False) as run:
         assert run.fetch(ASKED)[1] == [("kernel", "a", None)]
+
+
+# -- TensorFlow ------------------------------------------------------------------------------------
+
+_US = 1_000
+HOST = {
+    "python": [
+        ("train", 0, 100 * _US, {"step_num": 3}),
+        ("EagerLocalExecute: PartitionedCall", 1 * _US, 20 * _US),
+        ("$train.py:12 step", 500, 90 * _US),
+        ("IteratorGetNext:IteratorGetNext", 30 * _US, 40 * _US),
+        ("stage:Forward", 80 * _US, 5 * _US),
+    ],
+    "tf_Compute/7": [
+        ("ExecutorState::Process", 2 * _US, 15 * _US, {"id": 1}),
+        ("model/dense/MatMul:MatMul", 3 * _US, 6 * _US),
+        ("cuLaunchKernel", 4 * _US, 2 * _US, {"correlation_id": 5}),
+        ("model/Relu:Relu#id=1,shape=(float[4,8])#", 10 * _US, 4 * _US),
+    ],
+    "tf_data_private_threadpool/9": [
+        ("Iterator::Root::Prefetch::Map", 5 * _US, 60 * _US),
+        ("Iterator::Root::Prefetch::Map::TFRecord", 6 * _US, 20 * _US),
+    ],
+}
+GPU = {"Stream #13(Compute)": [("gemm", 20 * _US, 50 * _US, {"correlation_id": 5})]}
+TENSORFLOW = profile(plane("/host:CPU", HOST, 2), plane("/device:GPU:0", GPU))
+
+
+def host_slices(run):
+    return run.fetch("SELECT kind, name, tid FROM slices WHERE device_id IS NULL ORDER BY ALL")[1]
+
+
+def test_tensorflow_s_operators_and_input_pipeline_are_operators_of_the_host(tmp_path):
+    (tmp_path / "t.xplane.pb").write_bytes(TENSORFLOW)
+    with tracekit.load(tmp_path / "t.xplane.pb", verdicts=False) as run:
+        assert host_slices(run) == [
+            ("annotation", "ProfilerStep#3", 1),
+            ("cpu_op", "EagerLocalExecute: PartitionedCall", 1),
+            ("cpu_op", "ExecutorState::Process", 2), ("cpu_op", "Forward", 1),
+            ("cpu_op", "Iterator::Map", 3), ("cpu_op", "Iterator::TFRecord", 3),
+            ("cpu_op", "IteratorGetNext", 1), ("cpu_op", "MatMul", 2), ("cpu_op", "Relu", 2),
+            ("driver", "cuLaunchKernel", 2), ("python", "train.py(12): step", 1),
+        ]  # fmt: skip
+        origins = run.fetch("SELECT name, launch_name, cpu_op FROM gpu_op_origin")[1]
+        assert origins == [("gemm", "cuLaunchKernel", "MatMul")]
+        inputs = run.fetch("SELECT name FROM slice_label WHERE activity = 'input' ORDER BY 1")[1]
+        assert inputs == [("Iterator::Map",), ("Iterator::TFRecord",), ("IteratorGetNext",)]
+        full = "SELECT args->>'full name' FROM event WHERE name = 'MatMul'"
+        assert run.fetch(full)[1] == [("model/dense/MatMul:MatMul",)]
+
+
+def test_without_tensorflow_s_runtime_only_its_input_pipeline_is_known(tmp_path):
+    """JAX's programs may read tf.data, and may call a range anything."""
+    plain = {
+        name: [each for each in events if not each[0].startswith(("Eager", "Executor"))]
+        for name, events in HOST.items()
+    }
+    (tmp_path / "t.xplane.pb").write_bytes(profile(plane("/host:CPU", plain, 2)))
+    with tracekit.load(tmp_path / "t.xplane.pb", verdicts=False) as run:
+        operators = [name for kind, name, _ in host_slices(run) if kind == "cpu_op"]
+        assert operators == ["Iterator::Map", "Iterator::TFRecord"]
+        assert run.fetch("SELECT profiler FROM trace")[1] == [("jax",)]
+
+
+def test_a_chrome_trace_of_tensorflow_has_the_same_operators(tmp_path):
+    """Its runtime may be seen after the first operators."""
+    lanes = [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "/host:CPU"}}]
+    names = [("MatMul", "a/MatMul:MatMul"), ("Iterator::Map", "Iterator::Root::Map"),
+             ("ExecutorState::Process", None)]  # fmt: skip
+    events = [
+        {"ph": "X", "name": name, "pid": 1, "tid": 1, "ts": 10 * at, "dur": 1,
+         "args": {"long_name": full} if full else {}}
+        for at, (name, full) in enumerate(names)
+    ]  # fmt: skip
+    (tmp_path / "t.trace.json").write_text(json.dumps({"traceEvents": [*lanes, *events]}))
+    with tracekit.load(tmp_path / "t.trace.json", verdicts=False) as run:
+        assert host_slices(run) == [
+            ("cpu_op", "ExecutorState::Process", 1), ("cpu_op", "Iterator::Map", 1),
+            ("cpu_op", "MatMul", 1),
+        ]  # fmt: skip
+
+
+def test_an_input_pipeline_that_the_step_waits_for_is_the_bottleneck(tmp_path):
+    """Ten steps of 10 ms, of which the main thread waits 8 for tf.data."""
+    ms = 1_000_000
+    steps = range(10)
+    main = [("train", 10 * n * ms, 10 * ms - 1, {"step_num": n}) for n in steps]
+    main += [("IteratorGetNext:IteratorGetNext", 10 * n * ms + 1, 8 * ms) for n in steps]
+    main += [("EagerLocalExecute: MatMul", (10 * n + 8) * ms + 2, ms) for n in steps]
+    main += [("cuLaunchKernel", (10 * n + 8) * ms + 9, 9_000, {"correlation_id": n}) for n in steps]
+    pipeline = [("Iterator::Root::Map", 10 * n * ms + 2, 8 * ms - 9) for n in steps]
+    kernels = [("gemm", (10 * n + 8) * ms + 20_000, ms, {"correlation_id": n}) for n in steps]
+    space = profile(
+        plane("/host:CPU", {"python": main, "tf_data": pipeline}, 2),
+        plane("/device:GPU:0", {"Stream #13(Compute)": kernels}),
+    )
+    (tmp_path / "t.xplane.pb").write_bytes(space)
+    with tracekit.load(tmp_path / "t.xplane.pb") as run:
+        verdict = run.verdict().verdict
+    assert (verdict.regime, verdict.bottleneck) == ("overhead-bound", "input")

@@ -17,6 +17,11 @@ DEVICE = re.compile(r"/device:(?!CPU)([A-Z]+):(\d{1,18})(.*)")
 TENSORFLOW = re.compile(
     r"(ExecutorState::Process|EagerKernelExecute|EagerLocalExecute|FunctionRun|SessionRun)\b"
 )
+# An operator of its graphs, "model/dense/MatMul:MatMul", with what some versions leave at the end,
+# "#id=7#"; and one of its input pipeline, "Iterator::Root::Prefetch::Map".
+# xla/tsl/profiler/utils/tf_op_utils.cc: ParseTfOpFullname
+_OPERATOR = re.compile(r"[A-Za-z0-9.][\w./>-]*:([A-Z_]\w*)(?:#[^#]*#)?", re.ASCII)
+_DATASET = "Iterator::"
 _STREAM = re.compile(r"Stream #(\d{1,18})|XLA Ops$")
 _CALL = re.compile(r"(cuda|hip)[A-Z]|cu[A-Z]")
 _PYTHON = re.compile(r"\$(.+):(\d+) (.+)", re.DOTALL)
@@ -117,19 +122,26 @@ def beside_device(line: str, name: str) -> tuple[str, str]:
     return _RANGE, f"{_STEP}{name}" if line == STEPS and name.isdecimal() else name
 
 
-def on_host(name: str, args: dict[str, Any]) -> tuple[str, str]:
+def on_host(name: str, full: str, args: dict[str, Any], *, is_tensorflow: bool) -> tuple[str, str]:
     """Kineto's category and name for a host slice."""
-    category, shown = host_label(name)
+    category, shown = host_label(name, full, is_tensorflow=is_tensorflow)
     if category == RANGE_ON_HOST and isinstance(args.get("step_num"), int):
         args["range"] = name
         return category, f"{_STEP}{args['step_num']}"
     return category, shown
 
 
-def host_label(name: str) -> tuple[str, str]:
-    """Kineto's category and name for a host slice that is no step."""
+def host_label(name: str, full: str, *, is_tensorflow: bool) -> tuple[str, str]:
+    """Kineto's category and name for a host slice that is no step. `full`: the name that it was
+    recorded with; `is_tensorflow`: TensorFlow's runtime ran, whose operators are called NAME:TYPE.
+    """
     if frame := _PYTHON.fullmatch(name):
         return "python_function", f"{frame[1]}({frame[2]}): {frame[3]}"
     if _CALL.match(name):
         return ("cuda_runtime" if name.startswith(("cuda", "hip")) else "cuda_driver"), name
-    return RANGE_ON_HOST, name
+    if is_tensorflow:
+        if operator := _OPERATOR.fullmatch(full):
+            return "cpu_op", operator[1]
+        if TENSORFLOW.match(full):
+            return "cpu_op", name
+    return ("cpu_op" if full.startswith(_DATASET) else RANGE_ON_HOST), name
