@@ -11,7 +11,7 @@ from pathlib import Path
 PID, THREAD, QUEUE = 50, 51, 52
 # A time since 1970.
 BEGIN = 1_715_330_000_000_000_000
-_COLUMNS = {
+COLUMNS = {
     "STRING_IDS": "id INTEGER PRIMARY KEY, value TEXT",
     "ENUM_API_TYPE": "id INTEGER, name TEXT",
     "PYTORCH_API": "startNs INTEGER, endNs INTEGER, globalTid INTEGER, connectionId INTEGER, name"
@@ -155,7 +155,7 @@ def _written(
 ) -> Path:
     texts = [[number, text] for text, number in of.items()]
     with sqlite3.connect(path) as made:
-        for table, columns in _COLUMNS.items():
+        for table, columns in COLUMNS.items():
             made.execute(f"CREATE TABLE {table} ({columns})")
             marks = ", ".join("?" * (columns.count(",") + 1))
             inserted = texts if table == "STRING_IDS" else rows.get(table, [])

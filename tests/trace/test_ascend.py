@@ -2,13 +2,16 @@
 
 import gzip
 import json
+import sqlite3
+from contextlib import suppress
 
 import pytest
 
 import tracekit
-from tests.kit.ascend_simulated import BEGIN, ascend, of_timeline
+from tests.kit.ascend_simulated import BEGIN, COLUMNS, ascend, of_timeline
 from tests.kit.json_forms import FORMS
 from tests.kit.processes import ran
+from tests.safety.test_fuzz_formats import read
 from tests.trace.test_forms import FORMS as SHARED_FORMS
 from tests.trace.test_forms import device_time, needs_forms
 from tracekit.trace.other.ascend import category_of, input_dims
@@ -97,6 +100,22 @@ def test_texts_without_a_key_have_one_meaning(tmp_path):
     ]
     with loaded(tmp_path) as run, loaded(tmp_path / "bare", *bare) as same:
         assert same.fetch(EVENTS)[1] == run.fetch(EVENTS)[1]
+
+
+@pytest.mark.parametrize("table", COLUMNS)
+def test_any_column_may_be_missing_or_odd(table, tmp_path):
+    path = tmp_path / "ascend_pytorch_profiler_0.db"
+    for column in COLUMNS[table].split(", "):
+        name = column.split()[0]
+        odd = ("NULL", "'x'", "x'ff00'", "-1", "9223372036854775807", "1e300")
+        for statement in (
+            f"ALTER TABLE {table} DROP COLUMN {name}",
+            *(f"UPDATE OR IGNORE {table} SET {name} = {value}" for value in odd),
+        ):
+            path.unlink(missing_ok=True)
+            # SQLite keeps a key's column, and its type.
+            with suppress(sqlite3.Error):
+                read(ascend(path, statement))
 
 
 def test_steps_are_those_of_a_table_where_no_operators_are(tmp_path):

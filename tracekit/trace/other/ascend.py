@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 
 _COPY = re.compile(r"MEMCPY|SDMA|PCIE_DMA", re.IGNORECASE)
 # Tasks that order a stream, and compute nothing.
@@ -16,6 +17,7 @@ _ORDER = re.compile(
     r"EVENT|NOTIFY|PROFIL|PLACE_HOLDER|STREAM_|LABEL_|END_GRAPH|CAPTURE_|WRITE.VALUE|MODEL_MAINT",
     re.IGNORECASE,
 )
+_SHORT = 200
 _json = json.JSONEncoder(separators=(",", ":")).encode
 # A shape among those of an operator's inputs: "4,8;8,16;".
 _SHAPE = re.compile(r"(\d{1,18}(,\d{1,18})*)?", re.ASCII)
@@ -24,9 +26,17 @@ _SHAPE = re.compile(r"(\d{1,18}(,\d{1,18})*)?", re.ASCII)
 def category_of(task: object) -> str:
     """The category of a task of a device, by its type."""
     text = str(task)
+    return (_category if len(text) > _SHORT else _known_category)(text)
+
+
+def _category(text: str) -> str:
     if _ORDER.search(text):
         return "npu_sync"
     return "npu_memcpy" if _COPY.search(text) else "npu_kernel"
+
+
+# A device has few types of tasks, and very many tasks.
+_known_category = lru_cache(1024)(_category)
 
 
 def input_dims(text: str) -> object:
@@ -44,9 +54,24 @@ def input_types(text: str) -> list[str]:
 
 def dims_member(text: object) -> str | None:
     """The shapes of an operator's inputs, as a member of its arguments."""
-    return f'"Input Dims":{_json(input_dims(text))}' if isinstance(text, str) else None
+    return _member("Input Dims", text)
 
 
 def types_member(text: object) -> str | None:
     """The types of an operator's inputs, as a member of its arguments."""
-    return f'"Input type":{_json(input_types(text))}' if isinstance(text, str) else None
+    return _member("Input type", text)
+
+
+def _member(key: str, text: object) -> str | None:
+    if not isinstance(text, str):
+        return None
+    make = _made if len(text) > _SHORT else _known
+    return make(key, text)
+
+
+def _made(key: str, text: str) -> str:
+    return f'"{key}":{_json(input_dims(text) if key == "Input Dims" else input_types(text))}'
+
+
+# Most operators are called again and again with the same inputs.
+_known = lru_cache(4096)(_made)
