@@ -3,7 +3,6 @@
 import gzip
 import json
 import sqlite3
-from contextlib import suppress
 
 import pytest
 
@@ -113,9 +112,12 @@ def test_any_column_may_be_missing_or_odd(table, tmp_path):
             *(f"UPDATE OR IGNORE {table} SET {name} = {value}" for value in odd),
         ):
             path.unlink(missing_ok=True)
-            # SQLite keeps a key's column, and its type.
-            with suppress(sqlite3.Error):
-                read(ascend(path, statement))
+            try:
+                ascend(path, statement)
+            except sqlite3.Error:
+                # SQLite keeps a key's column, and its type.
+                continue
+            read(path)
 
 
 def test_steps_are_those_of_a_table_where_no_operators_are(tmp_path):

@@ -59,8 +59,8 @@ def query(tables: Tables, source: EventTable, mine: str, words: TableWords) -> E
     parts = [_number(Field.TS, source.start)]
     if source.end != "t.end" or "end" in columns:
         parts.append((source.end, Role(RoleKind.END)))
-    spoken = {Word.PHASE: source.phase, Word.CATEGORY: source.category, Word.NAME: source.name}
-    parts += [_word(place, sql) for place, sql in spoken.items() if sql]
+    label = {Word.PHASE: source.phase, Word.CATEGORY: source.category, Word.NAME: source.name}
+    parts += [_word(place, sql) for place, sql in label.items() if sql]
     if source.pid:
         parts += [_number(Field.PID, source.pid), _number(Field.TID, source.tid)]
     elif "globalTid" in columns:
