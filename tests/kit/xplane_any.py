@@ -10,12 +10,15 @@ from typing import Any
 from tests.kit.other_formats import framed
 from tests.kit.protos import messages
 from tests.kit.xplane_schema import SCHEMA
+from tracekit.trace.budget import Budget
 from tracekit.trace.other import xla
 
 _STATS = [b"step_num", b"correlation_id", b"flops", b"device", b"stream", b"", 'é"\\'.encode()]
 _NAMES = [b"fusion.3", b"MemcpyH2D", b"Memset", b"$train.py:12 step", b"cudaLaunchKernel",
-          b"cuFoo", b"hipMalloc", b"train", b"12", b"", "\u00e9\n".encode(),
-          b"a name that is not short"]  # fmt: skip
+          b"%copy-start.1 = (f32[8]{0}, f32[8]{0:S(5)}, u32[]) copy-start(%p)",
+          b"%copy-done.1 = f32[8]{0} copy-done(%copy-start.1)", b"a name that is not short",
+          b"ExecutorState::Process", b"a/MatMul:MatMul", b"Iterator::Root::Batch", b"cuFoo",
+          b"hipMalloc", b"train", b"12", b"", "\u00e9\n".encode()]  # fmt: skip
 _PLANES = [b"/host:CPU", b"/device:GPU:0", b"/device:TPU:1 extra", b"/host:metadata"]
 _LINES = [b"Stream #7(Compute)", b"XLA Ops", b"XLA Modules", b"Steps", b"main"]
 
@@ -72,18 +75,23 @@ def _add_stats(choose: random.Random, owner: Any, most: int) -> None:
 
 def events(data: bytes) -> list[dict[str, Any]]:
     """The events of a sound profile."""
-    at, found = 0, []
+    at, planes = 0, []
     while at < len(data):
         # As `framed` writes them.
         size = data[at + 1] & 127 | data[at + 2] << 7
-        found += _of_plane(messages(SCHEMA)["XPlane"].FromString(data[at + 3 : at + 3 + size]))
+        planes.append(messages(SCHEMA)["XPlane"].FromString(data[at + 3 : at + 3 + size]))
         at += 3 + size
-    return found
+    names = [_said(kind.value.name) for plane in planes for kind in plane.event_metadata]
+    is_tensorflow = any(map(xla.TENSORFLOW.match, names))
+    return [event for plane in planes for event in _of_plane(plane, is_tensorflow)]
 
 
-def _of_plane(plane: Any) -> Iterator[dict[str, Any]]:
+def _of_plane(plane: Any, is_tensorflow: bool) -> Iterator[dict[str, Any]]:
     stats = {each.key: _said(each.value.name) for each in plane.stat_metadata}
     kinds = {each.key: each.value for each in plane.event_metadata}
+    copies = xla.HostCopies(Budget("any", 1 << 20))
+    for kind in kinds.values():
+        copies.note(_said(kind.name))
     name = _said(plane.name)
     device = xla.DEVICE.match(name)
     pid = xla.HOST if name == "/host:CPU" else xla.HOST + 1 + plane.id
@@ -98,12 +106,14 @@ def _of_plane(plane: Any) -> Iterator[dict[str, Any]]:
             kind = kinds.get(event.metadata_id)
             category, called, args = _described(kind, event, stats)
             if stream is not None:
-                category, called = xla.on_device(called)
+                full = _said(kind.name) if kind else ""
+                category, called = xla.on_device(called, full, copies)
                 args |= {"device": pid, "stream": tid}
             elif device:
                 category, called = xla.beside_device(shown, called)
             else:
-                category, called = xla.on_host(called, args)
+                full = _said(kind.name) if kind else ""
+                category, called = xla.on_host(called, full, args, is_tensorflow=is_tensorflow)
             yield {"ph": "X", "cat": category, "name": called, "pid": pid, "tid": tid, "args": args,
                    "ts": start / 1000, "dur": (end - start) / 1000}  # fmt: skip
 

@@ -10,13 +10,15 @@ import tracekit
 from tests.conftest import SHARED_TRACES
 from tests.kit.json_forms import FORMS
 from tests.kit.snapshots import snapshot, trained
-from tests.trace import test_formats
+from tests.trace import test_formats, test_xplane
+from tests.trace.test_ascend import ascend_view
 
 PAGE = Path(__file__).parents[2] / "docs/howto/other-profilers.md"
 DATA = Path(__file__).parents[1] / "data"
 SHARED = [SHARED_TRACES / "other", SHARED_TRACES / "forms", DATA / "jax"]
 COLUMNS = ("operators", "launches", "device ops", "copies", "graphs", "counters", "memory",
            "ranges", "Python", "verdict")  # fmt: skip
+MADE = {"tpu.xplane.pb": test_xplane.TPU, "tensorflow.xplane.pb": test_xplane.TENSORFLOW}
 # Files of each format; a name without an ending is a case of test_formats.
 FILES = {
     "torch.profiler": ["simulated-program-23.json.gz", "cpu-mlp-eager.json.gz",
@@ -25,9 +27,11 @@ FILES = {
     "memory snapshot": ["s.pickle"],
     "Nsight Systems": ["left_out", "host_and_memory", "h100-two-gpus.nsys.sqlite"],
     "rocprofv3, rocpd": ["rocprof", "rocpd4"],
-    "XPlane": ["xplane", "jax-te-attention.xplane.pb"],
+    "XPlane": ["xplane", "tpu.xplane.pb", "tensorflow.xplane.pb",
+               "jax-te-attention.xplane.pb"],
     "JAX's `.trace.json.gz`": ["jax-cpu-step.trace.json.gz", "jax.json", "jax-trace-json.json.gz"],
     "Ascend": ["ascend.json", "ascend-trace-view.json.gz"],
+    "Ascend's database": ["ascend_db", "ascend-trace-view.db"],
     "Proton, time line": ["proton.json", "streams.chrome_trace"],
     "Proton, tree": ["tree.hatchet"],
     "autograd profiler": ["autograd.json"],
@@ -50,6 +54,10 @@ def path_of(name, folder):
         (folder / name).write_bytes(FORMS[name])
     elif name == "s.pickle":
         (folder / name).write_bytes(pickle.dumps(snapshot(trained(2))))
+    elif name in MADE:
+        (folder / name).write_bytes(MADE[name])
+    elif name == "ascend-trace-view.db":
+        return ascend_view(folder / name)
     elif name in test_formats.FILES:
         return test_formats.write(folder, name)
     else:

@@ -80,6 +80,25 @@ def host_and_memory(tables, strings):
     ]  # fmt: skip
 
 
+def host_functions(tables, strings):
+    """One that a call launched, and two in a graph, of which one kernel is."""
+    tables[CALLS].append(nsys.call(strings, "cudaLaunchHostFunc_v10000", 2_510, 2_520, 20))
+    tables[CALLS].append(nsys.call(strings, "cudaGraphLaunch_v10000", 2_530, 2_540, 21))
+    tables[KERNELS].append(nsys.kernel(strings, "in_graph", 9_300, 9_400, 21))
+    tables["CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE_AND_HOST_LAUNCH"] = [
+        ON_DEVICE | {"start": start, "end": end, "correlationId": call, "graphNodeId": node,
+                     "graphId": node and 5}
+        for start, end, call, node in ((8_100, 8_160, 20, None), (9_100, 9_150, 21, 1),
+                                       (9_200, 9_290, 21, 2))
+    ]  # fmt: skip
+    tables["CUDA_HOST_CALLBACK"] = [
+        {"start": start, "end": end, "eventClass": 1, "globalTid": nsys.GLOBAL_TID + 9,
+         "correlationId": call, "nameId": strings[name]}
+        for start, end, call, name in ((8_110, 8_150, 20, "log"), (9_110, 9_140, 21, "send"),
+                                       (9_210, 9_280, 21, "receive"))
+    ]  # fmt: skip
+
+
 def collective(tables, strings, as_text=False):
     """NCCL's range says the size and the peer, in a payload."""
     payload = struct.pack("<IIIIQQQQI4x", 1, 0, 16777226, 0, 24, 56, 12345, 8192, 3)
@@ -159,6 +178,16 @@ ASKED = {
         ("ts_ns, dur_ns FROM (FROM event WHERE name = 'off CPU')", [(300, 550)]),
         ("counter, value FROM counters", [("SMs Active [%]", 61.0)]),
         ("bytes, allocated_bytes FROM memory_events", [(-512, 0), (512, 512)]),
+    ],
+    host_functions: [
+        ("name, start_ns, dur_ns, stream, device_id, launch_name"
+         " FROM (FROM gpu_ops WHERE kind = 'host_function')",
+         [("HostNode", 9_100, 50, 7, 0, "cudaGraphLaunch"),
+          ("HostNode", 9_200, 90, 7, 0, "cudaGraphLaunch"),
+          ("HostNode: log", 8_100, 60, 7, 0, "cudaLaunchHostFunc")]),
+        # The device is idle while the host works.
+        ("busy_ns, gpu_ops FROM (FROM window_partition WHERE kind = 'gpu_active')",
+         [(2_000 + 1_501 + 100, 6)]),
     ],
     collective: NCCL,
     collective_in_text: NCCL,

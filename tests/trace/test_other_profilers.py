@@ -100,12 +100,15 @@ def test_verdict_and_prices_are_what_the_raw_events_show(
 
 def test_a_folder_s_copies_of_one_recording_are_read_once(tmp_path):
     names = ("a.nsys-rep", "a.qdrep", "a.sqlite", "b.nsys-rep", "jax/h.xplane.pb",
-             "jax/h.trace.json.gz", "run_results.db", "t.pftrace", "notes.db")  # fmt: skip
+             "jax/h.trace.json.gz", "npu/ascend_pytorch_profiler_0.db", "npu/trace_view.json",
+             "run_results.db", "t.pftrace", "notes.db")  # fmt: skip
     (tmp_path / "jax").mkdir()
+    (tmp_path / "npu").mkdir()
     for name in names:
         (tmp_path / name).touch()
     found = [path.removeprefix(f"{tmp_path}/") for path in trace_paths([str(tmp_path)])]
-    assert found == ["a.sqlite", "b.nsys-rep", "jax/h.xplane.pb", "run_results.db", "t.pftrace"]
+    assert found == ["a.sqlite", "b.nsys-rep", "jax/h.xplane.pb",
+                     "npu/ascend_pytorch_profiler_0.db", "run_results.db", "t.pftrace"]  # fmt: skip
 
 
 @pytest.mark.thorough

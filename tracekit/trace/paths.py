@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -17,6 +18,8 @@ from tracekit.trace.unpacking import ANNOTATIONS, ARCHIVES
 DATABASES = (".duckdb", ".db")
 # Parts that may surround the endings of traces, archives and databases.
 _AROUND = (".pt", ".trace", ".tar", ".gz", ".zst", ".zip")
+# torch_npu's database of a rank, next to its timeline. Other files that end in .db may be anything.
+_ASCEND = re.compile(r"ascend_pytorch_profiler(_\d+)?\.db")
 
 
 @cache
@@ -78,7 +81,7 @@ def _in_directory(path: str) -> Iterator[str]:
     for folder, _, names in os.walk(path, onerror=lambda error: unlisted.append(error.filename)):
         for name in sorted({*names} - {*_copies(names)}):
             each = str(Path(folder) / name)
-            if name.endswith(ends) and may_be_read(each):
+            if (name.endswith(ends) or _ASCEND.fullmatch(name)) and may_be_read(each):
                 yield each
     yield from unlisted
 
@@ -94,8 +97,11 @@ def is_within(path: str | Path, folders: Iterable[str | Path]) -> bool:
 
 def _copies(names: Iterable[str]) -> Iterator[str]:
     """The files in a folder that are not separate traces: an nsys report next to its export, JAX's
-    viewer traces next to its own, and graph annotations."""
+    viewer traces next to its own, torch_npu's timeline next to its database, and graph
+    annotations."""
     names = list(names)
+    if any(map(_ASCEND.fullmatch, names)):
+        yield "trace_view.json"
     yield from filter(ANNOTATIONS.fullmatch, names)
     exports = {name.removesuffix(".sqlite") for name in names if name.endswith(".sqlite")}
     yield from (name + ending for name in exports for ending in (".nsys-rep", ".qdrep"))

@@ -6,7 +6,7 @@ The Trace Event Format: docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -33,10 +33,12 @@ class Lanes(Struct):
         return self.processes.get(pid, ""), self.threads.get((pid, tid), "")
 
 
-def lanes_of(opened: OpenedFile) -> Lanes:
-    """The names of the file's lanes. They may follow the events, so this reads the whole file."""
+def lanes_of(opened: OpenedFile, notice: Callable[[dict[str, Any]], object] = bool) -> Lanes:
+    """The names of the file's lanes. They may follow the events, so this reads the whole file, and
+    shows each event to `notice`."""
     lanes = Lanes()
     for event in trace_events(opened, {}):
+        notice(event)
         kind = event.get("name")
         name = args_of(event).get("name") if event.get("ph") == "M" else None
         pid, tid = _number(event.get("pid")), _number(event.get("tid"))

@@ -10,16 +10,30 @@ import struct
 from collections.abc import Callable, Iterator
 
 from tracekit.native.rows import Role, RoleKind
-from tracekit.trace.other.nsys_sql import KERNEL_NAMES, EventTable, array, cases, string
+from tracekit.trace.other.event_tables import EventTable, TableWords, array, cases, string
 from tracekit.trace.other.sqlite import Tables
 
 KERNEL, MEMCPY, MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
 RUNTIME, GRAPH = "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 SYNC, EVENT = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
+HOST_FUNCTIONS = "CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE_AND_HOST_LAUNCH"
 NVTX, OSRT, SCHED = "NVTX_EVENTS", "OSRT_API", "SCHED_EVENTS"
 METRICS, METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
-ON_DEVICE = (KERNEL, MEMCPY, MEMSET, GRAPH)
+ON_DEVICE = (KERNEL, MEMCPY, MEMSET, GRAPH, HOST_FUNCTIONS)
+KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
+WORDS = TableWords(
+    strings="StringIds",
+    texts=("nameId", "textId", "jsonTextId", *KERNEL_NAMES),
+    renamed={
+        "deviceId": "device", "contextId": "context", "streamId": "stream",
+        "correlationId": "correlation", "registersPerThread": "registers per thread",
+        "graphId": "graph id", "graphNodeId": "graph node id",
+        "originalGraphNodeId": "original graph node id",
+    },
+    own=frozenset(("start", "end", "globalTid", "globalPid")),
+)  # fmt: skip
 _PID = "t.globalPid >> 24 & 16777215"
+_CALLBACKS = "CUDA_HOST_CALLBACK"
 _MEMORY = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 _CATEGORIES = {
     "CUPTI_ACTIVITY_KIND_OVERHEAD": "overhead",
@@ -46,8 +60,9 @@ _PAYLOAD_TYPES = dict(zip(range(1, 21), "bBhHiIqQqQbBhHiIqQfd", strict=True)) | 
 def sources(tables: Tables, owner: int | None) -> Iterator[EventTable]:
     """The tables with a process's events, device tables first."""
     converters: dict[str, EventTable | Callable[[Tables], EventTable]] = {
-        KERNEL: _kernels, GRAPH: _GRAPHS, MEMCPY: _copies, MEMSET: _fills, RUNTIME: _CALLS,
-        NVTX: _ranges, SCHED: _ABSENCES, _MEMORY: _allocations,
+        KERNEL: _kernels, GRAPH: _GRAPHS, MEMCPY: _copies, MEMSET: _fills,
+        HOST_FUNCTIONS: _host_functions, RUNTIME: _CALLS, NVTX: _ranges, SCHED: _ABSENCES,
+        _MEMORY: _allocations,
     }  # fmt: skip
     for table, found in converters.items():
         if table in tables.columns:
@@ -146,6 +161,28 @@ def _copies(tables: Tables) -> EventTable:
 def _fills(tables: Tables) -> EventTable:
     place = cases("t.memKind", _PLACES, 0) if "memKind" in tables.columns[MEMSET] else "'Device'"
     return EventTable(MEMSET, "'gpu_memset'", f"'Memset (' || {place} || ')'")
+
+
+def _host_functions(tables: Tables) -> EventTable:
+    """Functions of the host that a stream runs, in a graph or by cudaLaunchHostFunc. The name is
+    that of their calls on the host, if one name is all that the launch called.
+
+    https://docs.nvidia.com/nsight-systems/UserGuide (SQLite schema: this table, and
+    CUDA_HOST_CALLBACK)
+    """
+    source = EventTable(HOST_FUNCTIONS, "'graph_host_node'", "'HostNode'")
+    has = tables.columns[HOST_FUNCTIONS].keys()
+    called = tables.columns.get(_CALLBACKS, {}).keys()
+    keys = {"correlationId", "globalPid"} <= has
+    if keys and called >= {"correlationId", "globalTid", "nameId"}:
+        source.name = f"'HostNode' || ifnull(': ' || {string('nameId')}, '')"
+        source.rows = (
+            "(SELECT m.*, c.nameId FROM mine AS m LEFT JOIN (SELECT globalTid >> 24 AS owner,"
+            f" correlationId, min(nameId) AS nameId FROM {_CALLBACKS} GROUP BY 1, 2"
+            " HAVING min(nameId) = max(nameId)) AS c"
+            " ON c.owner = m.globalPid >> 24 AND c.correlationId = m.correlationId)"
+        )
+    return source
 
 
 def _waits(tables: Tables, owner: int | None) -> EventTable:

@@ -1,7 +1,9 @@
-"""Huawei Ascend's timeline: torch_npu's `trace_view.json`, and msprof's `msprof_*.json`.
+"""Huawei Ascend's timeline: torch_npu's `trace_view.json`, and msprof's `msprof_*.json`; and the
+databases that they write instead, `ascend_pytorch_profiler_*.db` and `msprof_*.db`.
 
-A file has a process for Python, one for CANN's calls, and one for each kind of record of a device.
-www.hiascend.com (Profiling: trace_view.json) and github.com/Ascend/pytorch (torch_npu/profiler).
+A timeline has a process for Python, one for CANN's calls, and one for each kind of record of a
+device. www.hiascend.com (Profiling: trace_view.json) and github.com/Ascend/pytorch
+(torch_npu/profiler).
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from tracekit.trace.other import ascend_database
+from tracekit.trace.other.ascend import category_of, input_dims, input_types
 from tracekit.trace.other.chrome import Lanes, args_of, lanes_of, trace_events
-from tracekit.trace.other.converted import OpenedFile, texts
+from tracekit.trace.other.converted import OneProcess, OpenedFile, texts
 
 NAME = "torch_npu"
 ENDINGS = (".json",)
@@ -22,18 +26,24 @@ _SUMMARY, _TASK = "Overlap Analysis", "Physic Stream Id"
 _COLLECTIVES = ("Communication", "HCCL")
 # A process's number ends in the number of its device (torch_npu's TraceEventManager).
 _DEVICE_MASK = 31
-_COPY = re.compile(r"MEMCPY|SDMA|PCIE_DMA", re.IGNORECASE)
-# Tasks that order a stream, and compute nothing.
-_ORDER = re.compile(r"EVENT|NOTIFY|PROFIL|PLACE_HOLDER|STREAM_|LABEL_|END_GRAPH", re.IGNORECASE)
+_INPUTS = {"Input Dims": input_dims, "Input type": input_types}
 
 
 def sniff(opened: OpenedFile) -> bool:
     """Whether the file has records of an Ascend device."""
+    if opened.tables is not None:
+        return ascend_database.has_events(opened.tables)
     return _SIGNS.search(opened.head) is not None
 
 
-def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
+def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]] | list[OneProcess]:
     """The events of the file's only process."""
+    if opened.tables is not None:
+        return [ascend_database.process(opened.tables)]
+    return _timeline(opened)
+
+
+def _timeline(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
     members: dict[str, Any] = {}
     file = _Ascend(lanes_of(opened))
     yield from texts(map(file.converted, trace_events(opened, members)))
@@ -65,7 +75,15 @@ class _Ascend:
                 event["cat"] = "npu_task"
         elif process == _SUMMARY and is_slice:
             event["cat"] = "npu_summary"
+        elif process == _HOST and is_slice:
+            self._given(args_of(event))
         return event
+
+    def _given(self, args: dict[str, Any]) -> None:
+        """Tells an operator's inputs as Kineto does."""
+        for key, listed in _INPUTS.items():
+            if isinstance(text := args.get(key), str):
+                args[key] = listed(text)
 
     def _called(self, event: dict[str, Any]) -> None:
         args = args_of(event)
@@ -75,12 +93,7 @@ class _Ascend:
             args["correlation"] = args["connection_id"]
 
     def _executed(self, event: dict[str, Any]) -> None:
-        task = str(args_of(event).get("Task Type"))
-        if _ORDER.search(task):
-            category = "npu_sync"
-        else:
-            category = "npu_memcpy" if _COPY.search(task) else "npu_kernel"
-        self._placed(event, category)
+        self._placed(event, category_of(args_of(event).get("Task Type")))
 
     def _placed(self, event: dict[str, Any], category: str) -> None:
         args = args_of(event)

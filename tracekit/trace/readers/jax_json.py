@@ -31,10 +31,18 @@ def sniff(opened: OpenedFile) -> bool:
 
 def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
     """The events of the file's only process."""
-    lanes = lanes_of(opened)
     members: dict[str, Any] = {}
     profiler: dict[str, Any] = {"name": "jax", "fuller": _FULLER}
-    yield from texts(_converted(event, lanes, profiler) for event in trace_events(opened, members))
+
+    def notice(event: dict[str, Any]) -> None:
+        if xla.TENSORFLOW.match(str(event.get("name"))):
+            profiler["name"] = "tensorflow"
+
+    lanes = lanes_of(opened, notice)
+    copies = xla.HostCopies(opened.budget)
+    yield from texts(
+        _converted(event, lanes, profiler, copies) for event in trace_events(opened, members)
+    )
     devices = [
         {"id": pid, "name": device[1]}
         for pid, name in lanes.processes.items()
@@ -43,7 +51,9 @@ def read(opened: OpenedFile) -> Iterator[bytes | dict[str, Any]]:
     yield members | {"profiler": profiler, "deviceProperties": devices}
 
 
-def _converted(event: dict[str, Any], lanes: Lanes, profiler: dict[str, Any]) -> dict[str, Any]:
+def _converted(
+    event: dict[str, Any], lanes: Lanes, profiler: dict[str, Any], copies: xla.HostCopies
+) -> dict[str, Any]:
     if event.get("ph") != "X":
         return event
     process, line = lanes.of(event)
@@ -53,13 +63,14 @@ def _converted(event: dict[str, Any], lanes: Lanes, profiler: dict[str, Any]) ->
             args[key] = int(args[key])
     if str(args.get("correlation_id", "")).isdecimal():
         args["correlation"] = int(args.pop("correlation_id"))
-    if xla.TENSORFLOW.match(name):
-        profiler["name"] = "tensorflow"
+    full = str(args.get("long_name", name))
     if xla.DEVICE.match(process) is None:
-        category, name = xla.on_host(name, args)
+        is_tensorflow = profiler["name"] == "tensorflow"
+        category, name = xla.on_host(name, full, args, is_tensorflow=is_tensorflow)
     elif (stream := xla.stream_of(line, event.get("tid", 0))) is None:
         category, name = xla.beside_device(line, name)
     else:
-        category, name = xla.on_device(name)
+        copies.note(full)
+        category, name = xla.on_device(name, full, copies)
         args |= {"device": event.get("pid"), "stream": stream}
     return event | {"cat": category, "name": name}

@@ -21,6 +21,7 @@ from tracekit.native.library import Batch
 from tracekit.text import as_operand, quoted
 from tracekit.trace.other import nsys_parquet
 from tracekit.trace.other.converted import OneProcess, OpenedFile, named, ranked, texts
+from tracekit.trace.other.event_tables import query
 from tracekit.trace.other.nsys_events import (
     EVENT,
     GRAPH,
@@ -31,10 +32,10 @@ from tracekit.trace.other.nsys_events import (
     OSRT,
     RUNTIME,
     SCHED,
+    WORDS,
     metrics,
     sources,
 )
-from tracekit.trace.other.nsys_sql import query
 from tracekit.trace.other.sqlite import Tables
 
 NAME = "nsys"
@@ -223,7 +224,7 @@ def _rows(
             columns = own.columns[source.table]
             column = next((each for each in ("globalTid", "globalPid") if each in columns), "")
             mine = _is_mine(owner, owners, column) if column else "TRUE"
-            for batch, text_bytes in own.events(query(own, source, mine), first_id, labels):
+            for batch, text_bytes in own.events(query(own, source, mine, WORDS), first_id, labels):
                 first_id += batch.rows
                 yield batch, text_bytes
 

@@ -14,11 +14,13 @@ from typing import Any
 
 from tracekit.native.events import Labels
 from tracekit.native.library import Batch
+from tracekit.trace.budget import Budget
 from tracekit.trace.other import xla
 from tracekit.trace.other.converted import OneProcess, OpenedFile, named, texts
 from tracekit.trace.other.protos import fields
 from tracekit.trace.other.xplane_events import (
     DamagedPlaneError,
+    EventKind,
     LineKind,
     PlaneLine,
     PlaneReader,
@@ -54,6 +56,7 @@ class _Planes:
     def __init__(self, opened: OpenedFile) -> None:
         self._opened = opened
         self._count = 0
+        self._is_tensorflow = False
 
     def names(self, process: OneProcess) -> Iterator[bytes]:
         """The names of processes and threads; then the process's other members are known."""
@@ -66,6 +69,7 @@ class _Planes:
                 for kind in plane.reader.kinds():
                     if xla.TENSORFLOW.match(kind.name):
                         about["name"] = "tensorflow"
+                        self._is_tensorflow = True
                 plane.describe(members)
                 yield from texts(plane.names())
                 rounded, is_whole = plane.reader.count_rounded()
@@ -83,7 +87,7 @@ class _Planes:
     def rows(self, first_id: int, labels: Labels) -> Iterator[tuple[Batch, int]]:
         """The events, up to the first damaged one."""
         for plane in islice(self._planes(), self._count):
-            plane.label()
+            plane.label(self._opened.budget, is_tensorflow=self._is_tensorflow)
             for batch, text_bytes in plane.reader.rows(first_id, labels):
                 first_id += batch.rows
                 yield batch, text_bytes
@@ -142,16 +146,20 @@ class _Plane:
         for line in self._lines:
             yield named("thread_name", line.name, self.pid, self._place(line)[0])
 
-    def label(self) -> None:
+    def label(self, budget: Budget, *, is_tensorflow: bool) -> None:
         """Tells the reader the places of lines, and the labels of events on them."""
         kinds: set[LineKind] = set()
         for index, line in enumerate(self._lines):
             tid, where = self._place(line)
             self.reader.place(index, self.pid, tid, where)
             kinds.add(where)
+        copies = xla.HostCopies(budget)
+        if LineKind.ON_STREAM in kinds:
+            for kind in self.reader.kinds():
+                copies.note(kind.name)
         for index, kind in enumerate(self.reader.kinds()):
             for where in kinds:
-                category, name = _label(where, kind.shown)
+                category, name = _label(where, kind, copies, is_tensorflow)
                 may_be_step = where is LineKind.ON_HOST and category == xla.RANGE_ON_HOST
                 self.reader.set_label(index, where, category, name, may_be_step=may_be_step)
 
@@ -166,10 +174,12 @@ class _Plane:
         return line.number, LineKind.IN_STEPS if is_steps else LineKind.BESIDE_STREAM
 
 
-def _label(where: LineKind, shown: str) -> tuple[str, str]:
-    """Kineto's category and name for an event of this name."""
+def _label(
+    where: LineKind, kind: EventKind, copies: xla.HostCopies, is_tensorflow: bool
+) -> tuple[str, str]:
+    """Kineto's category and name for an event of this kind."""
     if where is LineKind.ON_HOST:
-        return xla.host_label(shown)
+        return xla.host_label(kind.shown, kind.name, is_tensorflow=is_tensorflow)
     if where is LineKind.ON_STREAM:
-        return xla.on_device(shown)
-    return xla.beside_device(xla.STEPS if where is LineKind.IN_STEPS else "", shown)
+        return xla.on_device(kind.shown, kind.name, copies)
+    return xla.beside_device(xla.STEPS if where is LineKind.IN_STEPS else "", kind.shown)

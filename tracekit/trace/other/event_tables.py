@@ -1,33 +1,34 @@
-"""Queries that turn a table in an Nsight Systems report into events."""
+"""Queries that turn the tables of a profiler's database into events."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
 from tracekit.native.rows import EventQuery, Field, Role, RoleKind, Word
 from tracekit.trace.other.sqlite import Tables
 
-_RENAMED = {
-    "deviceId": "device",
-    "contextId": "context",
-    "streamId": "stream",
-    "correlationId": "correlation",
-    "registersPerThread": "registers per thread",
-    "graphId": "graph id",
-    "graphNodeId": "graph node id",
-    "originalGraphNodeId": "original graph node id",
-}
 # Arguments that link events.
 _LINKS = {"device": Field.DEVICE, "stream": Field.STREAM, "correlation": Field.CORRELATION}
-KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
-_STRINGS = ("nameId", "textId", "jsonTextId", *KERNEL_NAMES)
 _CONSTANT = re.compile(r"'([^']*)'")
 # The SQL of a query's column, and its role in the event.
 Part = tuple[str, Role]
+
+
+class TableWords(Struct, frozen=True):
+    """How a profiler's tables spell what they say."""
+
+    strings: str
+    """The table of texts, with the columns id and value."""
+    texts: Sequence[str]
+    """Columns with the number of a text."""
+    renamed: Mapping[str, str]
+    """Columns that are arguments of another name."""
+    own: frozenset[str]
+    """Columns with an event's times, process and thread, which are no arguments."""
 
 
 class EventTable(Struct):
@@ -52,28 +53,28 @@ class EventTable(Struct):
     """A relation that adds columns to `mine`, the process's rows."""
 
 
-def query(tables: Tables, source: EventTable, mine: str) -> EventQuery:
+def query(tables: Tables, source: EventTable, mine: str, words: TableWords) -> EventQuery:
     """A query for the events in the rows for which `mine` holds."""
     columns = tables.columns[source.table]
     parts = [_number(Field.TS, source.start)]
     if source.end != "t.end" or "end" in columns:
         parts.append((source.end, Role(RoleKind.END)))
-    words = {Word.PHASE: source.phase, Word.CATEGORY: source.category, Word.NAME: source.name}
-    parts += [_word(place, sql) for place, sql in words.items() if sql]
+    label = {Word.PHASE: source.phase, Word.CATEGORY: source.category, Word.NAME: source.name}
+    parts += [_word(place, sql) for place, sql in label.items() if sql]
     if source.pid:
         parts += [_number(Field.PID, source.pid), _number(Field.TID, source.tid)]
     elif "globalTid" in columns:
         parts.append(("t.globalTid", Role(RoleKind.THREAD)))
     for column in columns:
-        if column not in {*source.used, "start", "end", "globalTid", "globalPid"}:
-            value = string(column) if column in _STRINGS else f't."{column}"'
-            parts.append(member(_RENAMED.get(column, column), value))
+        if column not in {*source.used, *words.own}:
+            value = string(column) if column in words.texts else f't."{column}"'
+            parts.append(member(words.renamed.get(column, column), value))
     parts += [member(key, value) for key, value in source.args.items()]
     parts += source.more
     selected = [sql for sql, role in parts if role.kind != RoleKind.CONSTANT]
     joins = " ".join(
-        f'LEFT JOIN StringIds AS "{_joined(column)}" ON "{_joined(column)}".id = t."{column}"'
-        for column in _STRINGS
+        f'LEFT JOIN {words.strings} AS "{_joined(column)}" ON "{_joined(column)}".id = t."{column}"'
+        for column in words.texts
         if any(string(column) in each for each in selected)
     )
     return EventQuery(
