@@ -426,7 +426,7 @@ class _Examiner:
         from tracekit.verdict.judge import judge_briefly
 
         period = self._unjudged(account, gains)
-        if forbids_verdicts(self.trace.health):
+        if forbids_verdicts(self.trace.health) or not period.is_whole:
             return period
         regime, bottleneck = judge_briefly(period, self.thresholds)
         if bottleneck == UNRECORDED and self._are_few():

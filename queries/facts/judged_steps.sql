@@ -4,7 +4,7 @@
 -- most. Most GPU ops need a launch, since steps are on the host's clock. Iterations are too short: where
 -- there are no steps, the longest loop of many iterations that run kernels stands for one.
 -- A run is judged by its main steps: those of the group of like steps that takes most time, of groups of
--- several steps if there is one. Few cold steps are left out, and if the first third takes longer than the
+-- several steps if there is one. Few cold steps are left out, and those that are cut off, and if the first third takes longer than the
 -- last, so are those before it settles.
 CREATE TABLE judged_steps (
     trace_id INTEGER,
@@ -13,6 +13,7 @@ CREATE TABLE judged_steps (
     name VARCHAR, pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,
     group_id BIGINT, -- steps that do the same work have the same; NULL: a mark without work
     is_cold  BOOLEAN, -- first-call work takes a large part of it
+    is_whole BOOLEAN, -- the recording, of the device too, does not cut it off
     iterations BIGINT, -- of a loop; NULL: a step
     is_main  BOOLEAN  -- the run is judged by it and others
 );
@@ -29,16 +30,18 @@ unmarked AS (
 -- Several processes may launch in one mark.
 marked AS (
     SELECT trace_id, start_ns, end_ns, arg_max(group_id, launches) AS group_id,
-           max(complete_ns) - min(begin_ns) AS length_ns, bool_or(is_cold) AS is_cold
+           max(complete_ns) - min(begin_ns) AS length_ns, bool_or(is_cold) AS is_cold,
+           bool_and(is_whole) AS is_whole
     FROM unit WHERE level = 1 AND source = 'mark' GROUP BY trace_id, start_ns, end_ns
 ),
 step AS (
-    SELECT m.*, group_id, coalesce(is_cold, FALSE) AS is_cold, NULL::BIGINT AS iterations,
+    SELECT m.*, group_id, coalesce(is_cold, FALSE) AS is_cold, coalesce(is_whole, TRUE) AS is_whole,
+           NULL::BIGINT AS iterations,
            coalesce(length_ns, dur_ns) AS length_ns
     FROM _scratch.step_mark AS m LEFT JOIN marked AS u USING (trace_id, start_ns, end_ns)
     UNION ALL
     SELECT trace_id, -1 - unit_id, row_number() OVER of_kind AS step, kind || ' ' || step, pid, tid,
-           start_ns, end_ns, end_ns - start_ns, group_id, is_cold, NULL, complete_ns - begin_ns
+           start_ns, end_ns, end_ns - start_ns, group_id, is_cold, TRUE, NULL, complete_ns - begin_ns
     FROM unmarked
     WINDOW of_kind AS (PARTITION BY trace_id, pid, kind ORDER BY start_ns, unit_id)
     QUALIFY pid = arg_max(pid, launches) OVER (PARTITION BY trace_id)
@@ -48,7 +51,7 @@ step AS (
 loop AS (
     SELECT u.trace_id, -1 - min(unit_id), NULL, count(*) || ' iterations' AS name, u.pid,
            arg_min(u.tid, u.start_ns), min(u.start_ns) AS start_ns, max(u.end_ns) AS end_ns,
-           max(u.end_ns) - min(u.start_ns), group_id, FALSE, count(*) AS iterations,
+           max(u.end_ns) - min(u.start_ns), group_id, FALSE, TRUE, count(*) AS iterations,
            max(complete_ns) - min(begin_ns) AS length_ns
     FROM outermost AS u ANTI JOIN step USING (trace_id) WHERE kind = 'iteration'
     GROUP BY u.trace_id, u.pid, group_id HAVING iterations >= thresholds().unit_loop_least
@@ -60,7 +63,8 @@ judged AS (
     QUALIFY row_number() OVER (PARTITION BY l.trace_id ORDER BY length_ns DESC, l.start_ns) = 1
 ),
 usual AS (
-    SELECT *, NOT is_cold OR 4 * count_if(is_cold) OVER alike >= count(*) OVER alike AS is_usual
+    SELECT *, (NOT is_cold OR 4 * count_if(is_cold) OVER alike >= count(*) OVER alike)
+               AND (is_whole OR NOT bool_or(is_whole) OVER alike) AS is_usual
     FROM judged WINDOW alike AS (PARTITION BY trace_id, group_id)
 ),
 main AS (

@@ -1,5 +1,5 @@
 -- fact: A unit of work, one instance of what a process repeats: a step, a pass, a prefill, a decode, a layer.
--- needs: unit_launch, unit_frame, step_mark, server_step, thread_segment
+-- needs: unit_launch, unit_frame, step_mark, server_step, thread_segment, lost_launches
 -- by: units: tracekit/units finds them
 -- It begins when the host begins it and the device has finished what was launched before, and is complete
 -- when the host has left it and the device has finished what was launched so far. A process has at least one.
@@ -21,7 +21,7 @@ CREATE TABLE unit (
     complete_ns BIGINT,   -- as above
     ordinal   BIGINT,     -- its place among the units found with it, from 1
     group_id  BIGINT,     -- units of a process that do the same work have the same
-    is_whole  BOOLEAN,    -- the recording does not cut it off
+    is_whole  BOOLEAN,    -- the recording, of the device too, does not cut it off
     is_odd    BOOLEAN,    -- it does other work than most of those found with it
     is_cold   BOOLEAN,    -- first-call work takes a large part of it
     is_median BOOLEAN,    -- of the units of its level, kind and group, the one of median length

@@ -12,7 +12,7 @@
 -- column cold (count): units of which first-call work takes a large part
 -- column start_ns (ns): the begin of the one of median length
 -- column end_ns (ns): its completion
--- column first_ns (ns): the length of the first one
+-- column first_ns (ns): the length of the first one that is whole, as of the next
 -- columns min_ns
 -- column median_ns (ns): half of the units are shorter
 -- columns max_ns
@@ -31,14 +31,17 @@ SELECT
     trace_id, level, kind, any_value(source) AS source, mode(name ORDER BY units.start_ns) AS name, group_id,
     count(*) AS count, count(*) FILTER (is_whole) AS whole, count(*) FILTER (is_cold) AS cold,
     any_value(begin_ns) FILTER (is_median) AS start_ns, any_value(complete_ns) FILTER (is_median) AS end_ns,
-    arg_min(dur_ns, units.start_ns) AS first_ns, min(dur_ns) AS min_ns,
-    percentile(list(dur_ns), 50) AS median_ns, max(dur_ns) AS max_ns,
-    trend_of(list(dur_ns ORDER BY units.start_ns)) AS trend,
+    arg_min(whole_ns, units.start_ns) AS first_ns, min(whole_ns) AS min_ns,
+    percentile(list(whole_ns), 50) AS median_ns, max(whole_ns) AS max_ns,
+    trend_of(list(whole_ns ORDER BY units.start_ns) FILTER (whole_ns IS NOT NULL)) AS trend,
     percentile(list(launches), 50) AS launches, percentile(list(gpu_ops), 50) AS gpu_ops,
     percentile(list(coalesce(passes, 0)), 50) AS passes,
     sum(requests)::BIGINT AS requests, sum(tokens)::BIGINT AS tokens,
     (trace_id, group_id) IN (SELECT (trace_id, group_id) FROM judged_steps WHERE is_main) AS is_main
-FROM units
+FROM (
+    SELECT *, if(is_whole OR NOT bool_or(is_whole) OVER (PARTITION BY trace_id, pid, level, kind, group_id),
+        dur_ns, NULL) AS whole_ns FROM units
+) AS units
 LEFT JOIN (SELECT trace_id, parent_id AS unit_id, count(*) AS passes FROM unit
     WHERE parent_id IS NOT NULL AND kind <> 'layer' GROUP BY ALL) USING (trace_id, unit_id)
 WHERE is_asked(trace_id)

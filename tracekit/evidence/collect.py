@@ -90,11 +90,12 @@ def units_of(database: Session, trace_id: int) -> list[UnitGroup]:
 
 
 def steps_of(database: Session, trace_id: int) -> dict[str, dict[str, Any]]:
-    """The group of each step, and whether it is cold, by the step's name."""
+    """The group of each step, and whether it is cold and whole, by the step's name."""
     return {
         row["name"]: {
             "group": None if row["group_id"] < 0 else row["group_id"],
             "is_cold": row["is_cold"],
+            "is_whole": row["is_whole"],
         }
         for row in database.ask("replay_steps", trace=trace_id)
     }

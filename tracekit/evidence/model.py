@@ -262,6 +262,8 @@ class Period(Account, frozen=True):
     """For a step: those that do the same work have the same number (id)."""
     is_cold: bool = False
     """For a step: whether first-call work takes a large part of it."""
+    is_whole: bool = True
+    """For a step: whether the recording, of the device too, does not cut it off."""
 
     @classmethod
     def of(cls, account: Account, gains: Gains | None) -> Period:

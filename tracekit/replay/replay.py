@@ -176,9 +176,7 @@ class Replay:
         recorded = steps.lengths(self.measured())
         lengths = steps.lengths(self.run(STEADY)) if self.one_offs else recorded
         working = [each for each in range(len(steps)) if lengths[each] > 0 and len(steps.ops(each))]
-        until = [sum(each) for each in zip(steps.began_ns, steps.lasted_ns, strict=True)]
-        whole = [each for each in working if all(until[each] <= cut for cut in self._cuts_ns)]
-        working = whole or working
+        working = [each for each in working if steps.is_whole[each]] or working
         *others, last = working or [0]
         if others and 2 * len(steps.ops(last)) < min(len(steps.ops(other)) for other in others):
             # The recording ends early in it.
@@ -205,12 +203,6 @@ class Replay:
     def _replays_ns(self) -> int:
         """The host's time to launch a CUDA graph in every step."""
         return int(len(self.steps) * self.thresholds.launch_floor_ns)
-
-    @cached_property
-    def _cuts_ns(self) -> list[int]:
-        """The host's launch of the first op at the end that was not recorded, if any."""
-        end_ns = self.graph.host.origin_ns + self.graph.host.span_ns
-        return [end_ns - ns for ns in self._found_ns("dropped_at_end")]
 
     def _found_ns(self, *codes: str) -> list[int]:
         """The times of findings on the recording."""

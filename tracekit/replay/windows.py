@@ -117,6 +117,8 @@ class MarkedWindows(Windows):
     """The index of the first op after each window."""
     group: Ints
     """Steps that do the same work have the same; -1: unknown."""
+    is_whole: Flags
+    """The recording, of the device too, does not cut them off."""
     is_main: Flags
     """The run is judged by these steps."""
 
@@ -127,10 +129,10 @@ class MarkedWindows(Windows):
 
     @cached_property
     def alike(self) -> list[int]:
-        """The steps that are compared with each other: all marked ones, since what they do once is
-        of interest; else those that do the same work as the main ones."""
+        """The steps that are compared with each other: all whole marked ones, since what they do
+        once is of interest; else those that do the same work as the main ones."""
         if self.are_marked:
-            return list(range(len(self)))
+            return np.flatnonzero(self.is_whole).tolist()
         return np.flatnonzero(np.isin(self.group, self.group[self.is_main])).tolist()
 
     def ops(self, number: int) -> Numbers:
@@ -205,6 +207,7 @@ def ranges_of(database: Session, trace_id: int, graph: Graph, name: str) -> Mark
     are_ranges = {
         "is_marked": np.ones(len(names), np.bool_),
         "group_id": np.full(len(names), -1),
+        "is_whole": np.ones(len(names), np.bool_),
         "is_main": np.zeros(len(names), np.bool_),
     }
     return _marked(graph, rows | {"name": names} | are_ranges, of_thread=True)
@@ -240,6 +243,7 @@ def _marked(graph: Graph, rows: dict[str, Any], *, of_thread: bool = False) -> M
         first,
         stop,
         rows["group_id"],
+        rows["is_whole"],
         rows["is_main"],
     )
 

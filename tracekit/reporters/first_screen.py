@@ -320,9 +320,11 @@ def _changes(
         else:
             named = heading.partition(" (")[0]
             of, listed = _denominator(analysis), advice[:_CHANGES]
-            total = _together(analysis) if heading != THROUGHPUT else []
-            shown = _listed(named, of, listed, analysis, left - len(total))
-            shown = [*shown, *total] if shown else _listed(named, of, listed, analysis, left)
+            total = int(heading != THROUGHPUT and bool(screen.together(analysis)))
+            shown = _listed(named, of, listed, analysis, left - total)
+            if shown and total:
+                shown += _together(analysis, sum(line.plain[:1].isdigit() for line in shown))
+            shown = shown or _listed(named, of, listed, analysis, left)
         # The next list is worth less: it does not stand in for one without room.
         if not shown:
             break
@@ -376,12 +378,12 @@ def _denominator(analysis: Analysis) -> str:
     return of.replace("the step's ", "").replace("of the other", "of other")
 
 
-def _together(analysis: Analysis) -> list[Text]:
-    """What the first changes save together, in the columns of the list."""
+def _together(analysis: Analysis, shown: int) -> list[Text]:
+    """What the first changes save together, in the columns of the list, which shows so many."""
     ns, of_ns = analysis.together_ns, analysis.priced_ns
-    named = screen.together(analysis)
-    if not named or not ns or not of_ns:
+    if not ns or not of_ns:
         return []
+    named = screen.together(analysis, shown)
     figures = f"{duration(ns):>9} {share(ns, of_ns):>{_SHARE}}"
     return [Text(f"{f'  {named} together':<{_TITLE}} {figures}")]
 

@@ -87,6 +87,8 @@ class HostProcess:
     cold_work: Spans
     """Compilation on the launching threads."""
     has_device: bool
+    stopped: int
+    """When the host launched the first op at the end that was not recorded."""
 
     def of_thread(self, tid: int) -> HostProcess:
         """The launches of one thread alone."""

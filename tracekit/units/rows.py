@@ -121,7 +121,15 @@ def _read(connection: duckdb.DuckDBPyConnection, trace_id: int, pid: int) -> Hos
         optimizer=training["start_ns"][~is_backward],
         cold_work=spans(compiled),
         has_device=bool(launches["gpu_ops"].any()),
+        stopped=_stopped(connection, trace_id),
     )
+
+
+def _stopped(connection: duckdb.DuckDBPyConnection, trace_id: int) -> int:
+    """When a device's recording stopped before the host's; never: far in the future."""
+    sql = (files("tracekit.queries") / "schema" / "read_device_stop.sql").read_text("utf-8")
+    found = connection.execute(sql, {"trace": trace_id}).fetchone()
+    return -_UNKNOWN if found is None else int(found[0])
 
 
 def _missing(values: Any) -> Any:
@@ -162,9 +170,10 @@ def _rows(process: HostProcess, placed: list[Placed]) -> Columns:
         running_sum(each) for each in (process.launched.gpu_ops, process.launches.weight)
     )
     requests = _requests(process.server_steps, placed)
+    whole = joined("is_whole") & (spans.end <= process.stopped)
     alike = zip(level.tolist(), requests["kind"].tolist(), group.tolist(), strict=True)
     return {
-        "is_median": _medians(list(alike), on_device.end - on_device.start, on_device.start),
+        "is_median": _medians(list(alike), on_device.end - on_device.start, on_device.start, whole),
         "parent_id": repeated([each.parent for each in placed]),
         "level": level,
         "source": repeated([family.source for family in families], object),
@@ -178,8 +187,8 @@ def _rows(process: HostProcess, placed: list[Placed]) -> Columns:
         "complete_ns": on_device.end,
         "ordinal": np.concatenate([np.arange(1, size + 1) for size in sizes]),
         "group_id": group,
-        "is_whole": joined("is_whole"),
-        "is_odd": joined("is_whole") & np.concatenate(odd),
+        "is_whole": whole,
+        "is_odd": whole & np.concatenate(odd),
         "is_cold": cold,
         "launches": stop - first,
         "gpu_ops": ops[stop] - ops[first],
@@ -187,13 +196,16 @@ def _rows(process: HostProcess, placed: list[Placed]) -> Columns:
     } | requests
 
 
-def _medians(alike: list[tuple[Any, ...]], length: Ints, start: Ints) -> Flags:
-    """Which units are those of median length among those that are alike: of two, the shorter."""
+def _medians(alike: list[tuple[Any, ...]], length: Ints, start: Ints, whole: Flags) -> Flags:
+    """Which units are those of median length among those that are alike, and whole if any is: of
+    two, the shorter."""
     members: dict[tuple[Any, ...], list[int]] = {}
-    for at in np.lexsort((start, length)).tolist():
+    for at in np.lexsort((start, length, ~whole)).tolist():
         members.setdefault(alike[at], []).append(at)
     medians = np.zeros(len(alike), np.bool_)
-    medians[[own[(len(own) - 1) // 2] for own in members.values()]] = True
+    for own in members.values():
+        count = np.count_nonzero(whole[own]) or len(own)
+        medians[own[(count - 1) // 2]] = True
     return medians
 
 

@@ -119,14 +119,20 @@ def _judged(analysis: Analysis) -> str:
     if count == 1:
         return f"{named} of {length}{_tokens(group)}"
     alike = [each for each in analysis.steps if each.group == analysis.judged.group]
+    alike = [each for each in alike if each.is_whole] or alike
     spans = [each.window.span_ns for each in sorted(alike, key=lambda e: e.window.start_ns)]
     parts = [named]
     if len(spans) > 1 and duration(min(spans)) != duration(max(spans)):
         first = f" (first {duration(spans[0])})" if len(spans) > 2 else ""
         parts = [f"{named} of {between(min(spans), max(spans))}{first}"]
-    parts.append(f"{_which(window.span_ns, spans)} {length}")
+    usual = _which(window.span_ns, spans)
+    if len(spans) == 1 and group and group.whole == 1:
+        usual = "the whole one"
+    parts.append(f"{usual} {length}")
     if group and group.cold:
         parts.append(f"{group.cold} cold")
+    if group and group.whole < group.count:
+        parts.append(f"{group.count - group.whole} cut off")
     return ", ".join(parts) + _tokens(group)
 
 
@@ -293,9 +299,10 @@ def communication(analysis: Analysis) -> str:
 # -- what to do ------------------------------------------------------------------------------------
 
 
-def together(analysis: Analysis) -> str:
-    """Which of the recurring changes are priced together, such as `the first 5`; empty: there are
-    fewer than two, or the others add nothing to the best of them."""
+def together(analysis: Analysis, shown: int = TOGETHER) -> str:
+    """Which of the recurring changes are priced together, such as `the first 5`, in a list that
+    shows so many; empty: there are fewer than two, or the others add nothing to the best of
+    them."""
     ns, of_ns = analysis.together_ns, analysis.priced_ns
     recurring = [e for e in analysis.advice if not e.once and not remedy_of(e).is_beside]
     priced = recurring[:TOGETHER]
@@ -304,7 +311,7 @@ def together(analysis: Analysis) -> str:
     best_ns = max(each.saves_ns for each in priced)
     if ns < best_ns + analysis.thresholds.named_gain * of_ns:
         return ""
-    if len(recurring) > len(priced):
+    if len(recurring) > len(priced) or len(priced) > shown:
         return f"the first {len(priced)}"
     return "both" if len(priced) == 2 else f"all {len(priced)}"
 
