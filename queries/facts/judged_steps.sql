@@ -4,8 +4,8 @@
 -- most. Most GPU ops need a launch, since steps are on the host's clock. Iterations are too short: where
 -- there are no steps, the longest loop of many iterations that run kernels stands for one.
 -- A run is judged by its main steps: those of the group of like steps that takes most time, of groups of
--- several steps if there is one. Few cold steps are left out, and those that are cut off, and if the first third takes longer than the
--- last, so are those before it settles.
+-- several steps if there is one. Steps that are cut off are left out, few cold ones, and if the first third
+-- takes longer than the last, those before it settles.
 CREATE TABLE judged_steps (
     trace_id INTEGER,
     event_id BIGINT, -- the mark that starts first; negative: a unit, which nothing marks

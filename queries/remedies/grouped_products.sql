@@ -20,8 +20,8 @@
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grouped_mm.html
 --     https://arxiv.org/abs/2211.15841
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
--- The product's batch is made of slices of a tensor of three dimensions that was indexed just before it. Where
--- no shapes are recorded, rows as large as a matrix were, and the next op is a batched product.
+-- The product's batch is made of slices of a tensor of three dimensions that was indexed just before it.
+-- Without shapes: of rows as large as a matrix, and the next op is a batched product.
 WITH product AS (
     SELECT trace_id, event_id, gpu_op_ids[1] AS product_id, device_id, stream, first_ns,
            shapes_of(dims)[2] AS b
