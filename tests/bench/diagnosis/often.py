@@ -24,6 +24,8 @@ from tests.bench.diagnosis.score import (
 
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "how-often-right.md"
 REAL = "real"
+PART = "part"
+_KINDS = {REAL: "real", PART: "real: parts and mutations"}
 _HEAD = """\
 # How often it is right
 
@@ -34,7 +36,11 @@ what each column means; [the real traces one by one](../../tests/bench/VERDICTS.
 experts. `make diagnosis PAGE=1` writes this page.
 
 Real and simulated cases are counted apart: rules that fit simulated programs prove little about
-real ones.
+real ones. Rules may also fit the real traces that they were written beside. So two other experts,
+who knew neither rules nor answers, read sixty parts and mutations of these traces (cut, poorer, or
+replayed with a slower or faster host or device). When first asked, tracekit agreed with them on the
+regime of 54, on the cause of 40 of 44 and on the first change of 48; what they showed to be wrong
+was mended since, and the row below is of today.
 
 """
 _RULES = """
@@ -56,7 +62,7 @@ def page(cases: Sequence[Case], said: dict[str, Answer]) -> str:
     marks = {case.name: mark(case, said[case.name]) for case in cases}
     kinds: defaultdict[str, list[Mark]] = defaultdict(list)
     for case in cases:
-        kinds["real" if case.kind == REAL else f"simulated: {case.kind}"].append(marks[case.name])
+        kinds[_KINDS.get(case.kind, f"simulated: {case.kind}")].append(marks[case.name])
     columns = ("kind of case", *COLUMNS[1:])
     of_kinds = table(columns, [row(kind, each) for kind, each in kinds.items()], is_padded=False)
     of_rules = table(_COLUMNS, _rules(cases, said, marks), is_padded=False)
@@ -72,7 +78,7 @@ def _rules(
     second: Counter[tuple[str, bool]] = Counter()
     others = {case.name: case for case in labels("second")}
     silent: defaultdict[str, list[bool]] = defaultdict(list)
-    for case in cases:
+    for case in (each for each in cases if each.kind != PART):
         answer = said[case.name]
         changes, is_real = answer.changes or (), case.kind == REAL
         blames = changes and (answer.saves is None or answer.saves >= SMALL or case.changes)
