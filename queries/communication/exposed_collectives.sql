@@ -12,6 +12,8 @@
 -- column reason (text): why: see below
 -- column reason_ns (ns): the part of exposed_ns with this reason; the rows of a group add up to it
 -- column stretches (count): stretches with this reason
+-- column wait_ns (ns): the part of reason_ns in which they probably waited for other ranks, which comes first
+--     in a collective (see collective_waits); NULL: unknown
 -- column because (text): what shows it; for a late host, the call that blocked it, or dispatch
 -- column look_at (text): the place of that call; else of the launch of next_op
 -- column event_id (id): the collective of the longest of these stretches
@@ -37,7 +39,7 @@
 -- all work before. `host_wait` has the calls that block the host, in a database with verdicts.
 WITH stretch AS MATERIALIZED (
     SELECT e.*, w.kind, w.name AS window_name, w.start_ns AS window_start_ns,
-           least(e.end_ns, w.end_ns) - greatest(e.start_ns, w.start_ns) AS ns
+           greatest(e.start_ns, w.start_ns) AS from_ns, least(e.end_ns, w.end_ns) - from_ns AS ns
     FROM exposed_stretches AS e JOIN windows AS w
       ON e.trace_id = w.trace_id AND e.device_id = w.device_id AND e.start_ns < w.end_ns
           AND e.end_ns > w.start_ns
@@ -59,6 +61,8 @@ explained AS (
     SELECT s.*, type, group_name, p.place, c.dur_ns, l.place AS look_at, n.name AS next_op,
            row_number() OVER (PARTITION BY s.trace_id, s.event_id, window_start_ns ORDER BY s.start_ns) = 1
                AS is_first,
+           CASE WHEN c.wait_ns IS NOT NULL
+               THEN greatest(0, least(from_ns + ns, c.start_ns + c.wait_ns) - from_ns) END AS wait_ns,
            CASE reason WHEN 'end of the unit' THEN 'no kernel follows in its unit of work'
                WHEN 'launch unknown' THEN 'the launch of the next op is not in the trace'
                WHEN 'late host' THEN coalesce(name_of(s.trace_id, call_id), 'dispatch')
@@ -89,7 +93,7 @@ told AS (
 part AS (
     SELECT trace_id, device_id, kind, window_name, window_start_ns, type, group_name, place, reason,
            count_if(is_first) AS calls, sum_where(dur_ns, is_first) AS calls_ns, sum(ns)::BIGINT AS reason_ns,
-           count(*) AS stretches,
+           count(*) AS stretches, sum(wait_ns)::BIGINT AS wait_ns,
            arg_max({'because': because, 'look_at': look_at}, (told_ns, because, look_at)) AS said,
            arg_max({'event_id': event_id, 'stream': stream, 'next_op': next_op}, (ns, -start_ns)) AS longest
     FROM told GROUP BY ALL
@@ -97,8 +101,8 @@ part AS (
 SELECT trace_id, device_id, kind, window_name AS name, type, group_name, place,
        sum(calls) OVER same AS count, sum(calls_ns) OVER same AS total_ns,
        sum(reason_ns) OVER same AS exposed_ns,
-       reason, reason_ns, stretches, said.because, said.look_at, longest.event_id, longest.stream,
-       longest.next_op
+       reason, reason_ns, stretches, wait_ns, said.because, said.look_at, longest.event_id,
+       longest.stream, longest.next_op
 FROM part
 WINDOW same AS (PARTITION BY trace_id, device_id, window_start_ns, window_name, type, group_name, place)
 ORDER BY trace_id, device_id, window_start_ns, window_name, exposed_ns DESC, type, group_name, place,

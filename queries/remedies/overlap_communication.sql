@@ -69,26 +69,26 @@ bound AS (
 ),
 -- Nothing is gained where each is needed as soon as it can begin, or where nothing follows.
 reason AS (
-    SELECT c.trace_id, place, coalesce(late_by, reason) AS why, sum(e.end_ns - e.start_ns) AS ns,
-           bool_or(reason NOT IN ('needed at once', 'end of the unit')) AS can_change
+    SELECT c.trace_id, place, reason, late_by, sum(e.end_ns - e.start_ns) AS ns
     FROM reduction AS c JOIN exposed_stretches AS e USING (trace_id, event_id)
     WHERE reason NOT IN ('gaps in compute', 'launch unknown') GROUP BY ALL
 ),
 main_reason AS (
-    SELECT trace_id, place, bool_or(can_change) AS can_change,
-           CASE arg_max(why, (ns, why)) WHEN 'same stream' THEN 'on the stream of the compute: use another'
-               WHEN 'late host' THEN 'the host is late to launch what follows'
-               WHEN 'longer than compute' THEN 'longer than the compute beside them: send less'
-               WHEN 'sharded parameters' THEN 'gathered when they are needed: prefetch them'
-               WHEN 'gradients in a row' THEN 'in a row after backward: reduce each bucket when ready'
-               WHEN 'large bucket' THEN 'one large bucket: use smaller ones'
-               WHEN 'after other compute' THEN 'issued after their input was ready: issue them earlier'
-               WHEN 'device full or waiting' THEN 'the trace does not show what held compute up'
-               ELSE 'the last bucket hides behind nothing: make it smaller' END AS told
+    SELECT trace_id, place, bool_or(reason NOT IN ('needed at once', 'end of the unit')) AS can_change,
+           arg_max(reason || CASE coalesce(late_by, reason) WHEN 'same stream' THEN ': use one of their own'
+               WHEN 'late host' THEN ': launch what follows earlier'
+               WHEN 'longer than compute' THEN ': send less'
+               WHEN 'sharded parameters' THEN ': prefetch parameters'
+               WHEN 'gradients in a row' THEN ': reduce during backward'
+               WHEN 'large bucket' THEN ': use smaller buckets'
+               WHEN 'after other compute' THEN ': issue them when ready'
+               WHEN 'device full or waiting' THEN ': record waits'
+               ELSE ': make the last bucket smaller' END, (ns, reason, late_by)) AS told
     FROM reason GROUP BY ALL
 )
-SELECT c.trace_id, place, coalesce(told || ', ', '') || 'collectives: ' || in_step(count(*) OVER same, steps)
-       || coalesce(', of ' || format_bytes(max(message_bytes) OVER same) || ' at most', '') AS detail,
+SELECT c.trace_id, place, coalesce(told || ' (', '') || 'collectives: ' || in_step(count(*) OVER same, steps)
+       || coalesce(', of ' || format_bytes(max(message_bytes) OVER same) || ' at most', '')
+       || if(told IS NULL, '', ')') AS detail,
        'op' AS target, event_id, pid, tid, start_ns, dur_ns,
        1 - c.exposed_ns / dur_ns * (1 - greatest(unhidden_ns, b.last_ns) / b.exposed_ns) AS factor
 FROM reduction AS c JOIN bound AS b USING (trace_id, device_id, step, is_backward)

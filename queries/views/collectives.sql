@@ -236,16 +236,20 @@ ready AS (
     ASOF LEFT JOIN op AS o ON c.trace_id = o.trace_id AND c.pid = o.pid AND c.tid = o.tid
         AND c.launch_start_ns > o.launch_start_ns
 ),
--- The compute that it could have run beside, had it been issued then.
+-- The compute that it could have run beside, had it been launched then.
+unused AS (
+    SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, event_id, ready_ns AS start_ns,
+           launch_start_ns AS end_ns
+    FROM called JOIN ready USING (trace_id, event_id) WHERE launch_start_ns > ready_ns
+),
+computed AS (
+    SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, event_id, start_ns, end_ns FROM op
+    WHERE activity = 'compute'
+),
 missed AS (
-    SELECT c.trace_id, c.event_id,
-           sum(least(o.end_ns, first_ns) - greatest(o.start_ns, ready_ns)) AS missed_ns,
-           arg_max(o.event_id, least(o.end_ns, first_ns) - greatest(o.start_ns, ready_ns)) AS missed_id
-    FROM called AS c JOIN ready AS r USING (trace_id, event_id)
-    JOIN op AS o ON c.trace_id = o.trace_id AND c.device_id = o.device_id
-        AND o.end_ns > ready_ns AND o.start_ns < first_ns AND o.launch_start_ns < c.launch_start_ns
-    WHERE o.activity = 'compute'
-    GROUP BY ALL
+    SELECT m.key.trace_id AS trace_id, m.event_id, covered_ns AS missed_ns, o.event_id AS missed_id
+    FROM (FROM interval_covered('unused', 'computed')) AS m JOIN unused AS u USING (key, event_id)
+    ASOF LEFT JOIN computed AS o ON m.key = o.key AND u.end_ns > o.start_ns
 ),
 late AS (
     SELECT c.trace_id, c.event_id, ready_ns, missed_id,
@@ -259,7 +263,7 @@ late AS (
     LEFT JOIN framework_collectives AS f USING (trace_id, event_id)
 )
 SELECT a.trace_id, a.event_id, device_id, stream, start_ns, end_ns, next_id, next_launch_id, is_recorded,
-       CASE WHEN next_id IS NULL OR next_launch_ns >= unit_end_ns THEN 'end of the unit'
+       CASE WHEN next_id IS NULL OR is_after AND next_launch_ns >= unit_end_ns THEN 'end of the unit'
            WHEN next_launch_id IS NULL THEN 'launch unknown'
            WHEN next_launched_ns + thresholds().launch_floor_ns >= end_ns
                AND (next_launched_ns >= start_ns OR NOT is_after) THEN 'late host'
