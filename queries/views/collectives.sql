@@ -161,8 +161,8 @@ op AS MATERIALIZED (
 ),
 -- Of ops that start at the same time, one.
 first_compute AS (
-    SELECT trace_id, device_id, start_ns, arg_min(stream, event_id) AS stream FROM op
-    WHERE activity = 'compute' GROUP BY ALL
+    SELECT trace_id, device_id, start_ns, arg_min(stream, event_id) AS stream, min(event_id) AS event_id
+    FROM op WHERE activity = 'compute' GROUP BY ALL
 ),
 first_op AS (
     SELECT trace_id, device_id, stream, start_ns, min(event_id) AS event_id FROM op GROUP BY ALL
@@ -178,6 +178,11 @@ followed AS (
       ON p.trace_id = n.trace_id AND p.device_id = n.device_id AND next_stream = n.stream
           AND p.end_ns <= n.start_ns
 ),
+ended AS (
+    SELECT trace_id, device_id, end_ns, max(launch_start_ns) AS launch_start_ns,
+           arg_max(event_id, (launch_start_ns, event_id)) AS event_id
+    FROM turn GROUP BY ALL
+),
 -- With the last collective to end before the next op: collectives may follow each other.
 next AS (
     SELECT f.*, o.start_ns AS next_ns, o.launch_id AS next_launch_id, o.launch_start_ns AS next_launch_ns,
@@ -186,7 +191,7 @@ next AS (
            l.event_id AS chain_id, l.end_ns AS chain_ns, l.launch_start_ns AS chain_launch_ns,
            o.start_ns >= f.last_ns - thresholds().clock_tick_ns AS is_after
     FROM followed AS f LEFT JOIN op AS o ON f.trace_id = o.trace_id AND f.next_id = o.event_id
-    ASOF LEFT JOIN turn AS l ON f.trace_id = l.trace_id AND f.device_id = l.device_id
+    ASOF LEFT JOIN ended AS l ON f.trace_id = l.trace_id AND f.device_id = l.device_id
         AND o.start_ns >= l.end_ns - thresholds().clock_tick_ns
 ),
 wait_call AS MATERIALIZED (
@@ -225,15 +230,23 @@ told AS (
     FROM called AS c ASOF JOIN recorded AS r
       ON c.trace_id = r.trace_id AND c.stream = r.stream AND c.launch_start_ns >= r.start_ns
 ),
+by_stream AS (
+    SELECT trace_id, device_id, stream, launch_start_ns, max(end_ns) AS end_ns FROM op
+    WHERE launch_id IS NOT NULL GROUP BY ALL
+),
+by_thread AS (
+    SELECT trace_id, pid, tid, launch_start_ns, max(end_ns) AS end_ns FROM op
+    WHERE launch_id IS NOT NULL GROUP BY ALL
+),
 source AS (
     SELECT t.trace_id, t.event_id, o.end_ns
-    FROM told AS t ASOF JOIN op AS o ON t.trace_id = o.trace_id AND t.device_id = o.device_id
+    FROM told AS t ASOF JOIN by_stream AS o ON t.trace_id = o.trace_id AND t.device_id = o.device_id
         AND t.wait_on_stream = o.stream AND t.record_ns > o.launch_start_ns
 ),
 ready AS (
     SELECT c.trace_id, c.event_id, greatest(coalesce(s.end_ns, o.end_ns), c.stream_free_ns) AS ready_ns
     FROM called AS c LEFT JOIN source AS s ON c.trace_id = s.trace_id AND c.event_id = s.event_id
-    ASOF LEFT JOIN op AS o ON c.trace_id = o.trace_id AND c.pid = o.pid AND c.tid = o.tid
+    ASOF LEFT JOIN by_thread AS o ON c.trace_id = o.trace_id AND c.pid = o.pid AND c.tid = o.tid
         AND c.launch_start_ns > o.launch_start_ns
 ),
 -- The compute that it could have run beside, had it been launched then.
@@ -249,7 +262,8 @@ computed AS (
 missed AS (
     SELECT m.key.trace_id AS trace_id, m.event_id, covered_ns AS missed_ns, o.event_id AS missed_id
     FROM (FROM interval_covered('unused', 'computed')) AS m JOIN unused AS u USING (key, event_id)
-    ASOF LEFT JOIN computed AS o ON m.key = o.key AND u.end_ns > o.start_ns
+    ASOF LEFT JOIN first_compute AS o
+      ON m.key.trace_id = o.trace_id AND m.key.device_id = o.device_id AND u.end_ns > o.start_ns
 ),
 late AS (
     SELECT c.trace_id, c.event_id, ready_ns, missed_id,
