@@ -3,7 +3,8 @@
 -- title: Overlap communication with compute
 -- causes: communication
 -- frameworks: PyTorch
--- when: class = 'communication'
+-- when: class = 'communication'; has(traits, 'autograd_node') OR name SIMILAR TO
+--     '.*(AccumulateGrad|torch\.distributed\.ddp\.reducer|FullyShardedDataParallel|FSDP::|fully_shard).*'
 -- effort: medium
 -- needs: Gradients that are ready bucket by bucket (DistributedDataParallel), or parameters that can be
 --     gathered ahead of use (FSDP).
