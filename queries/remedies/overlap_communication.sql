@@ -3,7 +3,8 @@
 -- title: Overlap communication with compute
 -- causes: communication
 -- frameworks: PyTorch
--- when: class = 'communication'
+-- when: class = 'communication'; has(traits, 'autograd_node') OR name SIMILAR TO
+--     '.*(AccumulateGrad|torch\.distributed\.ddp\.reducer|FullyShardedDataParallel|FSDP::|fully_shard).*'
 -- effort: medium
 -- needs: Gradients that are ready bucket by bucket (DistributedDataParallel), or parameters that can be
 --     gathered ahead of use (FSDP).
@@ -18,7 +19,7 @@
 --     #     backward_prefetch=BackwardPrefetch.BACKWARD_PRE)
 -- risks: Smaller buckets pay more latency. Prefetched parameters take memory. Gradient accumulation should
 --     skip the reduction between optimizer steps (no_sync) before anything else.
--- check: tracekit query after.json comm_overlap; tracekit diff before.json after.json
+-- check: tracekit query before.json exposed_collectives; tracekit query after.json comm_overlap
 -- sources: https://docs.pytorch.org/docs/stable/notes/ddp.html
 --     https://arxiv.org/abs/2006.15704
 --     https://arxiv.org/abs/2304.11277
@@ -26,51 +27,15 @@
 -- doubts: no_gpu_ops, no_runtime_calls, no_communication, unlinked_gpu_ops
 -- Gradients are reduced in buckets while the backward pass goes on. The last bucket has nothing to hide
 -- behind. Sharded parameters are gathered ahead of use (FSDP).
-WITH RECURSIVE timed AS MATERIALIZED (
-    SELECT t.trace_id, t.event_id, t.device_id, type, group_name, message_bytes, t.pid, t.tid, t.start_ns,
-           t.dur_ns, t.launch_start_ns, exposed_ns, wait_ns, l.launch_id
-    FROM collective AS t JOIN gpu_ops AS l USING (trace_id, event_id)
-    WHERE launch_id IS NOT NULL AND is_asked(t.trace_id) AND t.dur_ns > 0
-        AND type IN ('allreduce', 'reducescatter', 'allgather')
-),
-around AS (
-    SELECT trace_id, launch_id, launch_id AS around_id FROM timed
-    UNION ALL
-    SELECT a.trace_id, launch_id, h.parent_id
-    FROM around AS a JOIN thread_slice AS h ON a.trace_id = h.trace_id AND a.around_id = h.event_id
-),
--- Only tensors that the framework itself reduces or gathers are independent of the compute beside them.
-sign AS (
-    SELECT label_id, name SIMILAR TO '.*(AccumulateGrad|torch\.distributed\.ddp\.reducer).*' AS is_gradient,
-           has(traits, 'autograd_node') AS is_node,
-           name SIMILAR TO '.*(FullyShardedDataParallel|FSDP::|fully_shard).*' AS is_sharded
-    FROM slice_label WHERE kind IN ('cpu_op', 'annotation', 'python')
-),
--- A compiled backward pass reduces its gradients in a row. Where layers are split over ranks, compute needs
--- the result of each reduction.
-numbered AS (
-    SELECT trace_id, launch_id, pid, tid, activity, count_if(activity = 'compute')
-        OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns, event_id) AS computed
-    FROM gpu_ops WHERE (trace_id, pid, tid) IN (SELECT (trace_id, pid, tid) FROM timed)
-),
-in_row AS (
-    SELECT trace_id, launch_id FROM numbered WHERE activity = 'communication'
-    QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, computed) >= thresholds().fewest_batched
-),
-known AS (
-    SELECT a.trace_id, launch_id, bool_or(is_sharded) AS is_sharded,
-           bool_or(is_gradient OR (is_node AND (a.trace_id, launch_id) IN (FROM in_row))) AS is_gradient
-    FROM around AS a JOIN event_row AS e ON a.trace_id = e.trace_id AND a.around_id = e.event_id
-    JOIN sign USING (label_id) GROUP BY ALL
-),
-reduction AS MATERIALIZED (
-    SELECT t.*, NOT is_sharded AS is_backward,
+WITH reduction AS MATERIALIZED (
+    SELECT t.trace_id, t.event_id, t.device_id, message_bytes, t.pid, t.tid, t.start_ns, t.dur_ns, exposed_ns,
+           NOT is_sharded AS is_backward,
            coalesce(CASE WHEN launch_start_ns < s.end_ns THEN step END, -1) AS step,
            -- For a collective that could be the last one: a bucket of the usual size.
            (t.dur_ns - coalesce(wait_ns, 0))
                * least(1, coalesce(thresholds().bucket_bytes / message_bytes, 1)) AS last_ns,
            type || coalesce(', group ' || group_name, '') AS place
-    FROM timed AS t JOIN known AS k USING (trace_id, launch_id)
+    FROM collective AS t JOIN framework_collectives AS k USING (trace_id, event_id)
     ASOF LEFT JOIN steps AS s ON t.trace_id = s.trace_id AND t.launch_start_ns >= s.start_ns
     WHERE is_sharded OR (is_gradient AND type <> 'allgather')
 ),
@@ -102,12 +67,33 @@ bound AS (
            min(last_ns) AS last_ns
     FROM reduction AS c JOIN free AS f USING (trace_id, device_id, step)
     GROUP BY ALL
+),
+-- Nothing is gained where each is needed as soon as it can begin, or where nothing follows.
+reason AS (
+    SELECT c.trace_id, place, reason, late_by, sum(e.end_ns - e.start_ns) AS ns
+    FROM reduction AS c JOIN exposed_stretches AS e USING (trace_id, event_id)
+    WHERE reason NOT IN ('gaps in compute', 'launch unknown') GROUP BY ALL
+),
+main_reason AS (
+    SELECT trace_id, place, bool_or(reason NOT IN ('needed at once', 'end of the unit')) AS can_change,
+           arg_max(reason || CASE coalesce(late_by, reason) WHEN 'same stream' THEN ': use one of their own'
+               WHEN 'late host' THEN ': launch what follows earlier'
+               WHEN 'longer than compute' THEN ': send less'
+               WHEN 'sharded parameters' THEN ': prefetch parameters'
+               WHEN 'gradients in a row' THEN ': reduce during backward'
+               WHEN 'large bucket' THEN ': use smaller buckets'
+               WHEN 'after other compute' THEN ': issue them when ready'
+               WHEN 'device full or waiting' THEN ': record waits'
+               ELSE ': make the last bucket smaller' END, (ns, reason, late_by)) AS told
+    FROM reason GROUP BY ALL
 )
-SELECT c.trace_id, place, 'collectives: ' || in_step(count(*) OVER same, steps)
-       || coalesce(', of ' || format_bytes(max(message_bytes) OVER same) || ' at most', '') AS detail,
+SELECT c.trace_id, place, coalesce(told || ' (', '') || 'collectives: ' || in_step(count(*) OVER same, steps)
+       || coalesce(', of ' || format_bytes(max(message_bytes) OVER same) || ' at most', '')
+       || if(told IS NULL, '', ')') AS detail,
        'op' AS target, event_id, pid, tid, start_ns, dur_ns,
        1 - c.exposed_ns / dur_ns * (1 - greatest(unhidden_ns, b.last_ns) / b.exposed_ns) AS factor
 FROM reduction AS c JOIN bound AS b USING (trace_id, device_id, step, is_backward)
 JOIN run_steps AS r ON c.trace_id = r.trace_id
-WHERE c.exposed_ns > 0 AND greatest(unhidden_ns, b.last_ns) < b.exposed_ns
+LEFT JOIN main_reason AS m USING (trace_id, place)
+WHERE c.exposed_ns > 0 AND greatest(unhidden_ns, b.last_ns) < b.exposed_ns AND coalesce(can_change, TRUE)
 WINDOW same AS (PARTITION BY c.trace_id, place)

@@ -90,6 +90,16 @@ def metrics_reduced_after_the_step() -> Atoms:
     return steps(*training(*BUSY).atoms, line("log.py(9): log", *[reduction] * 6), SYNC, PAUSE)
 
 
+@like("overlap_communication")
+def buckets_that_are_ready_at_the_end() -> Atoms:
+    """Both buckets hold a gradient that the last product of the backward pass makes (shared
+    weights), so each is sent as soon as it can be, and the optimizer needs it."""
+    sent = operator(ranks.GRADIENT, 4 * US, StreamWait(2 * US, 7, 20), reduced(400 * US, 5 << 20))
+    backward = HandOver((*ranks.layers("MmBackward0", 20), sent, sent, StreamWait(2 * US, 20, 7)))
+    optimizer = launched("aten::add_", 6 * US, ("memory-bandwidth", 8 * US), 4 * US)
+    return steps(*ranks.layers("aten::mm", 10), backward, optimizer, SYNC, PAUSE)
+
+
 @like("coalesce_collectives")
 def large_messages_in_a_row() -> Atoms:
     """Each all-reduce moves 32 MiB: latency is nothing, and one of all would take as long."""

@@ -117,10 +117,10 @@ def test_no_question_hides_a_method_of_the_database():
     assert not set(catalog.queries()) & set(vars(tracekit.Database))
 
 
-def test_two_questions_alone_read_verdicts_and_make_a_trace_be_judged():
+def test_three_questions_alone_read_verdicts_and_make_a_trace_be_judged():
     """A question's relation with the name of such a table would be mistaken for it."""
     asking = {name for name, each in catalog.queries().items() if _ASKS_VERDICTS.search(each.sql)}
-    assert asking == {"one_offs", "who_waits"}
+    assert asking == {"exposed_collectives", "one_offs", "who_waits"}
 
 
 def test_a_fact_says_what_a_row_is_and_reads_only_what_it_names():

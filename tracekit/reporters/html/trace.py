@@ -113,7 +113,8 @@ SECTIONS = (
     ("memory", "Memory",
      (memory.memory, memory.holders, memory.memory_sites, memory.memory_flame, memory.copies)),
     ("communication", "Communication",
-     (communication.communication, communication.bandwidth, communication.collectives)),
+     (communication.communication, communication.reasons, communication.bandwidth,
+      communication.collectives)),
     ("counters", "Hardware counters", (work.counters,)),
     ("health", "Health", (health, missing)),
 )  # fmt: skip

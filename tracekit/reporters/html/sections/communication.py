@@ -55,6 +55,21 @@ def collectives(subject: Subject, rows: pl.DataFrame) -> Figure:
 
 
 @figure(
+    "exposed_collectives", "Why communication is exposed",
+    unless="no_communication", of_device=True,
+)  # fmt: skip
+def reasons(subject: Subject, rows: pl.DataFrame) -> Figure | None:
+    """Exposed collectives by group and reason."""
+    if rows.is_empty():
+        return None
+    total = int(rows["reason_ns"].sum())
+    by_reason = rows.group_by("reason").agg(pl.col("reason_ns").sum())
+    reason, most = by_reason.sort("reason_ns", "reason", descending=True).row(0)
+    says = f"Most is '{reason}': {duration(most)} of {duration(total)} ({share(most, total)})."
+    return Figure(says, informative(rows.drop("kind", "name").head(_MOST)))
+
+
+@figure(
     "collective_stats", "Bandwidth by size of the message", unless="no_communication",
     of_device=True, where=(pl.col("message_bytes") > 0) & (pl.col("bus_gb_per_s") > 0),
 )  # fmt: skip
