@@ -40,7 +40,10 @@
 WITH stretch AS MATERIALIZED (
     SELECT e.*, w.kind, w.name AS window_name, w.start_ns AS window_start_ns,
            greatest(e.start_ns, w.start_ns) AS from_ns, least(e.end_ns, w.end_ns) - from_ns AS ns
-    FROM exposed_stretches AS e JOIN windows AS w
+    FROM exposed_stretches(thresholds().launch_floor_ns, thresholds().wait_ns,
+            thresholds().clock_tick_ns, thresholds().hidden_share, thresholds().fewest_batched,
+            thresholds().bucket_bytes) AS e
+    JOIN windows AS w
       ON e.trace_id = w.trace_id AND e.device_id = w.device_id AND e.start_ns < w.end_ns
           AND e.end_ns > w.start_ns
     WHERE w.kind = coalesce(getvariable('kind'), 'gpu_active')

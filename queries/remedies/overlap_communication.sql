@@ -35,7 +35,8 @@ WITH reduction AS MATERIALIZED (
            (t.dur_ns - coalesce(wait_ns, 0))
                * least(1, coalesce(thresholds().bucket_bytes / message_bytes, 1)) AS last_ns,
            type || coalesce(', group ' || group_name, '') AS place
-    FROM collective AS t JOIN framework_collectives AS k USING (trace_id, event_id)
+    FROM collective AS t
+    JOIN framework_collectives(thresholds().fewest_batched) AS k USING (trace_id, event_id)
     ASOF LEFT JOIN steps AS s ON t.trace_id = s.trace_id AND t.launch_start_ns >= s.start_ns
     WHERE is_sharded OR (is_gradient AND type <> 'allgather')
 ),
@@ -71,7 +72,10 @@ bound AS (
 -- Nothing is gained where each is needed as soon as it can begin, or where nothing follows.
 reason AS (
     SELECT c.trace_id, place, reason, late_by, sum(e.end_ns - e.start_ns) AS ns
-    FROM reduction AS c JOIN exposed_stretches AS e USING (trace_id, event_id)
+    FROM reduction AS c JOIN exposed_stretches(thresholds().launch_floor_ns, thresholds().wait_ns,
+            thresholds().clock_tick_ns, thresholds().hidden_share, thresholds().fewest_batched,
+            thresholds().bucket_bytes) AS e
+        USING (trace_id, event_id)
     WHERE reason NOT IN ('gaps in compute', 'launch unknown') GROUP BY ALL
 ),
 main_reason AS (

@@ -74,7 +74,7 @@ FROM reached GROUP BY trace_id;
 
 -- The collectives that the framework itself issues: gradients that it reduces, parameters that it gathers.
 -- Only these are known to be independent of the compute beside them.
-CREATE OR REPLACE VIEW framework_collectives AS
+CREATE OR REPLACE MACRO framework_collectives(row_least) AS TABLE
 WITH RECURSIVE timed AS MATERIALIZED (
     SELECT t.trace_id, t.event_id, t.pid, t.tid, launch_id
     FROM collective AS t JOIN gpu_ops AS l USING (trace_id, event_id)
@@ -102,7 +102,7 @@ numbered AS (
 ),
 in_row AS (
     SELECT trace_id, launch_id FROM numbered WHERE activity = 'communication'
-    QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, computed) >= thresholds().fewest_batched
+    QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, computed) >= row_least
 ),
 known AS (
     SELECT a.trace_id, launch_id, bool_or(is_sharded) AS is_sharded,
@@ -117,8 +117,10 @@ FROM timed AS t JOIN known USING (trace_id, launch_id);
 -- The stretches in which collectives run and no kernel computes, each with the reason (the question
 -- exposed_collectives explains the reasons). Where several collectives run, a stretch is that of the first.
 -- `next_id` is the op that held up compute: of the next kernel's stream, the first op after the stretch.
--- What the host did, on the thread pid, tid from `since_ns` to `until_ns`, explains a late launch.
-CREATE OR REPLACE VIEW exposed_stretches AS
+-- What the host did, on the thread pid, tid from `since_ns` to `until_ns`, explains a late launch. The
+-- parameters are thresholds, which a session may set: launch_floor_ns, wait_ns, clock_tick_ns, hidden_share,
+-- fewest_batched and bucket_bytes.
+CREATE OR REPLACE MACRO exposed_stretches(floor_ns, long_ns, tick_ns, hides, row_least, bucket) AS TABLE
 WITH turn AS (
     SELECT c.*, l.launch_id,
            max(c.end_ns) OVER (PARTITION BY c.trace_id, c.device_id ORDER BY c.start_ns, c.event_id
@@ -189,10 +191,10 @@ next AS (
            o.launch_end_ns AS next_launched_ns, o.pid AS next_pid, o.tid AS next_tid,
            o.start_ns - o.before_ns AS gap_ns,
            l.event_id AS chain_id, l.end_ns AS chain_ns, l.launch_start_ns AS chain_launch_ns,
-           o.start_ns >= f.last_ns - thresholds().clock_tick_ns AS is_after
+           o.start_ns >= f.last_ns - tick_ns AS is_after
     FROM followed AS f LEFT JOIN op AS o ON f.trace_id = o.trace_id AND f.next_id = o.event_id
     ASOF LEFT JOIN ended AS l ON f.trace_id = l.trace_id AND f.device_id = l.device_id
-        AND o.start_ns >= l.end_ns - thresholds().clock_tick_ns
+        AND o.start_ns >= l.end_ns - tick_ns
 ),
 wait_call AS MATERIALIZED (
     SELECT trace_id, pid, correlation, start_ns FROM runtime_calls
@@ -210,7 +212,7 @@ launched AS (
 awaited AS MATERIALIZED (
     SELECT n.*, is_after AND coalesce(r.record_ns > n.launch_start_ns, FALSE) AS is_recorded,
            is_recorded OR is_after AND next_launched_ns < n.end_ns
-               AND next_ns BETWEEN chain_ns - thresholds().clock_tick_ns AND chain_ns + thresholds().wait_ns
+               AND next_ns BETWEEN chain_ns - tick_ns AND chain_ns + long_ns
                AND coalesce(CASE WHEN n.launch_id = next_launch_id THEN TRUE
                    WHEN n.trace_id IN (SELECT trace_id FROM wait_call) THEN w.start_ns >= chain_launch_ns
                    ELSE before_id = chain_id END, FALSE) AS is_awaited
@@ -267,23 +269,23 @@ missed AS (
 ),
 late AS (
     SELECT c.trace_id, c.event_id, ready_ns, missed_id,
-           CASE WHEN missed_ns >= thresholds().hidden_share * dur_ns THEN 'after other compute'
+           CASE WHEN missed_ns >= hides * dur_ns THEN 'after other compute'
                WHEN is_sharded AND type = 'allgather' THEN 'sharded parameters'
                WHEN is_gradient AND is_in_row THEN 'gradients in a row'
-               WHEN is_gradient AND message_bytes // thresholds().bucket_bytes > 1 THEN 'large bucket'
+               WHEN is_gradient AND message_bytes // bucket > 1 THEN 'large bucket'
                END AS late_by
     FROM called AS c JOIN ready AS r USING (trace_id, event_id)
     LEFT JOIN missed AS m USING (trace_id, event_id)
-    LEFT JOIN framework_collectives AS f USING (trace_id, event_id)
+    LEFT JOIN framework_collectives(row_least) AS f USING (trace_id, event_id)
 )
 SELECT a.trace_id, a.event_id, device_id, stream, start_ns, end_ns, next_id, next_launch_id, is_recorded,
        CASE WHEN next_id IS NULL OR is_after AND next_launch_ns >= unit_end_ns THEN 'end of the unit'
            WHEN next_launch_id IS NULL THEN 'launch unknown'
-           WHEN next_launched_ns + thresholds().launch_floor_ns >= end_ns
+           WHEN next_launched_ns + floor_ns >= end_ns
                AND (next_launched_ns >= start_ns OR NOT is_after) THEN 'late host'
            WHEN next_stream = stream THEN 'same stream'
-           WHEN NOT is_after AND gap_ns <= thresholds().wait_ns THEN 'gaps in compute'
-           WHEN is_after AND hidden_ns >= thresholds().hidden_share * dur_ns THEN 'longer than compute'
+           WHEN NOT is_after AND gap_ns <= long_ns THEN 'gaps in compute'
+           WHEN is_after AND hidden_ns >= hides * dur_ns THEN 'longer than compute'
            WHEN is_awaited AND late_by IS NOT NULL THEN 'issued late'
            WHEN is_awaited THEN 'needed at once'
            ELSE 'device full or waiting' END AS reason,

@@ -3,6 +3,7 @@
 import gzip
 import json
 import sqlite3
+import sys
 
 import pytest
 
@@ -141,7 +142,7 @@ def test_a_database_without_events_or_with_damage_is_refused_in_one_line(tmp_pat
         (ascend(tmp_path / "analysis.db", *drops), "not from a supported profiler"),
         (cut, "malformed"),
     ):
-        done = ran("tracekit", "analyze", path)
+        done = ran(sys.executable, "-m", "tracekit", "analyze", path)
         assert done.returncode == 2 and done.stderr.count("\n") == 1
         assert reason in done.stderr and "Traceback" not in done.stderr
 
