@@ -93,19 +93,15 @@ stretch AS (
                ELSE folded_name(own.name) END AS alike,
            end_ns - start_ns >= thresholds().one_off_ratio * usual_ns AS is_far
     FROM long JOIN usual USING (thread, activity_code) JOIN named USING (thread, segment)
-    LEFT JOIN stepped USING (trace_id) LEFT JOIN (
-        SELECT trace_id, s.end_ns - time_ns AS stop_ns
-        FROM recorder_finding JOIN trace_span AS s USING (trace_id) WHERE code = 'dropped_at_end'
-    ) USING (trace_id)
+    LEFT JOIN stepped USING (trace_id)
     -- A graph's launch takes longer than a kernel's.
     WHERE coalesce(own.call <> 'launch_graph', TRUE)
         -- Each step fetches a batch: the only fetch in a trace shows no others that were faster.
         AND (activity <> 'input' OR (trace_id, coalesce(own.name, '')) NOT IN (
             SELECT (trace_id, name) FROM annotations WHERE is_asked(trace_id)
             GROUP BY trace_id, name HAVING count(*) = 1))
-        -- A call waits for room in a queue, which may be full of launches that were not recorded, or of ops
-        -- after the end of the device's recording.
-        AND (activity <> 'launch' OR trace_id NOT IN (FROM sparse) AND start_ns < coalesce(stop_ns, end_ns))
+        -- A call waits for room in a queue, which may be full of launches that were not recorded.
+        AND (activity <> 'launch' OR trace_id NOT IN (FROM sparse))
         AND coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike
 ),
 -- At the edge of a recording without steps, however few its launches: `done_ns` is what was launched before.
