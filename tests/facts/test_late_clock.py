@@ -1,4 +1,4 @@
-"""A device's clock that is late shows in ops that never start soon, even when the device is idle."""
+"""A late clock of a device shows in ops that never start soon, even on an idle device."""
 
 import pytest
 

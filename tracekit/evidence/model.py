@@ -154,6 +154,8 @@ class HostThread(Struct, frozen=True):
     math_ns: int = 0
     memory_ns: int = 0
     device_read_ns: int = 0
+    filling_ns: int = 0
+    """Operators that fill tensors with random numbers, as parameters are before a run."""
     device_evidence: str | None = None
     last_wait_ns: int | None = None
     """The last call that waits for a device, after all launches; None: none does."""
