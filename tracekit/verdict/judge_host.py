@@ -60,7 +60,7 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
         f"The trace has no GPU ops. Compute operators took {share(host.compute_ns, span)} of its "
         f"busiest thread ({duration(host.compute_ns)} of {duration(span)})."
     ]
-    if not host.operators:
+    if not host.operators and host.python_ns:
         why = ["The trace has neither GPU ops nor operators, but Python frames."]
     elif host.launches or host.device_evidence:
         # If there is a device, operators' host time is dispatch.
