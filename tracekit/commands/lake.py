@@ -166,11 +166,11 @@ def add(
 
 
 @lake.command()
-@click.argument("question", metavar="NAME")
 @click.argument("target", metavar="LAKE")
+@click.argument("question", metavar="NAME")
 @options.pairs_option("--param parameters", "Set a parameter.")
 @options.requesting(*_WORKERS, *options.ROWS, *options.RESOURCES)
-def ask(question: str, target: str, parameters: dict[str, str], request: Request) -> None:
+def ask(target: str, question: str, parameters: dict[str, str], request: Request) -> None:
     """Ask every rank a named question, in parallel.
 
     For questions that compare ranks, `tracekit query` asks all ranks together.
