@@ -11,6 +11,7 @@
 -- column allocation_ns (ns): calls of a device's runtime that allocate, and own time of operators that
 --     allocate, if too long for bookkeeping: it then set up memory or a device's runtime
 -- column python_ns (ns): Python frames
+-- column waiting_ns (ns): Python frames that wait for other threads or processes: locks, queues, sockets
 -- column input_ns (ns): data loading
 -- column compilation_ns (ns): torch.compile, Triton and code loading
 -- column runtime_ns (ns): other calls of a device's runtime or driver
@@ -92,7 +93,8 @@ SELECT
     coalesce(any_value(operators), 0) AS operators, coalesce(any_value(launches), 0) AS launches,
     sum_where(ns, role = 'compute') AS compute_ns, sum_where(ns, role = 'dispatch') AS dispatch_ns,
     sum_where(ns, role = 'view') AS view_ns, sum_where(ns, role = 'allocation') AS allocation_ns,
-    sum_where(ns, role = 'python') AS python_ns, sum_where(ns, role = 'input') AS input_ns,
+    sum_where(ns, role = 'python') AS python_ns, sum_where(ns, role = 'waiting') AS waiting_ns,
+    sum_where(ns, role = 'input') AS input_ns,
     sum_where(ns, role = 'compilation') AS compilation_ns, sum_where(ns, role = 'runtime') AS runtime_ns,
     sum_where(ns, role = 'communication') AS communication_ns,
     sum_where(ns, limit_by = 'remote') AS remote_ns, sum_where(ns, role = 'untraced') AS untraced_ns,

@@ -93,11 +93,15 @@ role AS (
                    THEN 'memory-bandwidth' END AS limit_by
     FROM cpu_roles(which) SEMI JOIN thread USING (trace_id, pid, tid)
     LEFT JOIN operator_work USING (trace_id, event_id)
+    UNION ALL
+    SELECT trace_id, event_id, 'waiting', NULL
+    FROM slices SEMI JOIN thread USING (trace_id, pid, tid)
+    WHERE label_id IN (SELECT label_id FROM slice_label WHERE has(traits, 'thread_wait'))
 ),
 segment AS (
     SELECT trace_id, s.start_ns, s.end_ns, limit_by, peer, CASE
         WHEN c.event_id IS NOT NULL AND activity IN ('dispatch', 'python', 'untraced') THEN 'communication'
-        WHEN activity IN ('dispatch', 'untraced') THEN coalesce(role, activity)
+        WHEN activity IN ('dispatch', 'python', 'untraced') THEN coalesce(role, activity)
         WHEN activity IN ('launch', 'sync', 'copy') THEN 'runtime' ELSE activity END AS role
     FROM host_segment AS s SEMI JOIN thread USING (trace_id, pid, tid)
     LEFT JOIN role USING (trace_id, event_id)

@@ -147,6 +147,8 @@ class HostThread(Struct, frozen=True):
     untraced_ns: int
     unrecorded_ns: int = 0
     """The part of it in long stretches, too long for Python between two operators."""
+    waiting_ns: int = 0
+    """Python frames that wait for other threads or processes."""
     allocation_ns: int = 0
     communication_ns: int = 0
     remote_ns: int = 0

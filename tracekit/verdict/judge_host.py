@@ -52,7 +52,7 @@ def times_of(found: Gpu | Idle | HostThread, names: Sequence[str]) -> dict[str, 
 def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verdict:
     """The verdict on the trace's busiest thread."""
     span = window.span_ns
-    times = times_of(host, (*_WORK, *_OVERHEADS))
+    times = times_of(host, (*_WORK, "waiting", *_OVERHEADS))
     overheads = times_of(host, _OVERHEADS)
     fractions = {name: ns / span if span else 0.0 for name, ns in times.items()}
     explained_ns = sum(times.values()) - host.untraced_ns
@@ -95,6 +95,13 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
             f"{counted(host.operators, 'operator')} and the other recorded slices cover only "
             f"{share(explained_ns, span)} of it",
             ": the trace does not show what the host did",
+        )
+        return unknown(window, why, reason, fractions, [])
+    if 2 * host.waiting_ns > span:
+        reason = (
+            f"For {share(host.waiting_ns, span)} of it the busiest thread waits for other threads "
+            "or processes",
+            ": what they do tells what holds it up",
         )
         return unknown(window, why, reason, fractions, [])
     if 2 * host.filling_ns > span:
