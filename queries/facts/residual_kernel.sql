@@ -27,7 +27,7 @@ WITH label AS (
                AS exchanges,
            -- Bytes of an element that is read; of experts' weights it may be less.
            CASE WHEN format IN ('bf16', 'fp16') OR regexp_matches(name, '(?i)DF16|bf16x|bfloat16|half') THEN 2
-               WHEN format IN ('fp8', 'int8') THEN 1 ELSE 0.5 END AS size,
+               WHEN format IN ('fp8', 'int8') THEN 1 ELSE 1 / 2 END AS size,
            list_product(list_transform(regexp_extract_all(regexp_extract(name,
                'add_rmsnorm_quant_kernel\w*?(Li\d+ELi\d+E)', 1), '\d+'), lambda n: n::DOUBLE)) AS held,
            TRY_CAST(regexp_extract(name, '\bstore_kvcache<(\d+)l, \d, ', 1) AS DOUBLE) AS row_bytes,

@@ -30,7 +30,7 @@ launch AS (
 counted AS (
     SELECT *, CASE WHEN is_matrix THEN if(blocks[2:] = [1, 1], thresholds().dot_side * (blocks[1] - 1) + 1, 0)
                WHEN threads >= thresholds().told_threads AND blocks[1] > 1 THEN threads * list_product(
-                   list_transform(blocks, lambda n: if(n > 1, n - 1, 0.5))) END AS elements
+                   list_transform(blocks, lambda n: if(n > 1, n - 1, 1 / 2))) END AS elements
     FROM launch
 )
 SELECT trace_id, event_id, 'grid', is_matrix, if(is_matrix, format, NULL), if(is_matrix, 2 * elements, 0),
