@@ -29,7 +29,8 @@ WITH label AS (
            CASE WHEN format IN ('bf16', 'fp16') OR regexp_matches(name, '(?i)DF16|bf16x|bfloat16|half') THEN 2
                WHEN format IN ('fp8', 'int8') THEN 1 ELSE 1 / 2 END AS size,
            list_product(list_transform(regexp_extract_all(regexp_extract(name,
-               'add_rmsnorm_quant_kernel\w*?(Li\d+ELi\d+E)', 1), '\d+'), lambda n: n::DOUBLE)) AS held,
+               'add_rmsnorm_quant_kernel\w*?(Li\d+ELi\d+E)', 1), '\d+'),
+               lambda n: TRY_CAST(n AS DOUBLE))) AS held,
            TRY_CAST(regexp_extract(name, '\bstore_kvcache<(\d+)l, \d, ', 1) AS DOUBLE) AS row_bytes,
            -- Of queries, keys and values in 2 bytes.
            TRY_CAST(regexp_extract(name, 'paged_attention_ll4mi_QKV_mfma16_kernel<\d+, (?:__hip_bfloat16, '
@@ -66,8 +67,8 @@ head AS (
     WHERE before = 'norm' AND NOT is_inside GROUP BY ALL
 ),
 attended AS (
-    SELECT p.trace_id, p.step_id, min(d[1][2] * d[1][3]) AS queries,
-           min(d[2][2] * d[2][3] + d[3][2] * d[3][3]) AS others
+    SELECT p.trace_id, p.step_id, min(d[1][2]::DOUBLE * d[1][3]) AS queries,
+           min(d[2][2]::DOUBLE * d[2][3] + d[3][2]::DOUBLE * d[3][3]) AS others
     FROM placed AS p JOIN (SELECT trace_id, gpu_op_ids[1] AS event_id, shapes_of(dims) AS d FROM all_work
         WHERE kind = 'paged_attention') AS w USING (trace_id, event_id)
     GROUP BY ALL
