@@ -44,7 +44,9 @@ def test_each_cycle_leaves_a_trace_and_its_verdict(tmp_path, capsys, monkeypatch
     verdict = json.loads((tmp_path / "runs/step2.verdict.json").read_text())
     assert verdict == dict(told)["step2.json.gz"]
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 6
+    then = "verdict: runs/step2.verdict.txt; page of charts: tracekit report runs/step2.json.gz"
+    assert then in lines
     assert f"runs/step2.json.gz: {verdict['verdict']['headline']}" in lines
 
 

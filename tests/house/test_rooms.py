@@ -157,5 +157,7 @@ def test_each_package_and_each_file_of_queries_ships():
     shipped = {
         file for each in settings["package-data"]["tracekit.queries"] for file in queries.glob(each)
     }
-    files = {file for file in queries.rglob("*.*") if file.suffix in (".sql", ".csv", ".txt")}
+    files = {
+        file for file in queries.rglob("*.*") if file.suffix in (".sql", ".csv", ".txt", ".md")
+    }
     assert files == shipped

@@ -53,7 +53,7 @@ def mcp(
     serve(tools)
 
 
-@click.group(cls=options.Group)
+@click.group(cls=options.CommandGroup)
 def skill() -> None:
     """Teach a coding agent to use tracekit.
 

@@ -22,7 +22,7 @@ from tracekit.workloads import WORKLOADS
 _of_servers = partial(option, group=options.SERVERS)
 
 
-class _Capture(options.Command):
+class _Capture(options.GroupedCommand):
     """A command that says where the options of a script go."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -199,7 +199,7 @@ def crosscheck(trace: str, as_json: bool, request: Request) -> int:
     return 0 if report.agrees else 1
 
 
-@click.group(cls=options.Group)
+@click.group(cls=options.CommandGroup)
 def baseline() -> None:
     """Save a trace as a named baseline, and compare later traces with it.
 

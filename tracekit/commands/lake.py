@@ -108,7 +108,7 @@ def _state_of(output: str) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-@click.group(cls=options.Group)
+@click.group(cls=options.CommandGroup)
 def lake() -> None:
     """Store the traces of many ranks and runs as Parquet files, and query them together.
 

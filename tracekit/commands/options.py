@@ -29,7 +29,7 @@ _Decorator = Callable[[_Command], _Command]
 _RESOURCES = "Resources"
 
 
-class Option(click.Option):
+class GroupedOption(click.Option):
     """An option; a command's help lists those with a `group` under that heading."""
 
     def __init__(self, *given: Any, group: str = "Options", **more: Any) -> None:
@@ -41,7 +41,7 @@ def group_of(parameter: click.Parameter) -> str:
     return getattr(parameter, "group", "Options")
 
 
-class Command(click.Command):
+class GroupedCommand(click.Command):
     """A command whose help lists options by group."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -57,15 +57,15 @@ class Command(click.Command):
                     formatter.write_dl(rows)
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A command that has commands."""
 
-    command_class = Command
+    command_class = GroupedCommand
 
 
 def command(
-    name: str | None = None, cls: type[Command] = Command, **more: Any
-) -> Callable[[_Command], Command]:
+    name: str | None = None, cls: type[GroupedCommand] = GroupedCommand, **more: Any
+) -> Callable[[_Command], GroupedCommand]:
     """click's decorator, for commands of this kind."""
     return click.command(name, cls, **more)
 
@@ -166,7 +166,7 @@ def option(names: str, help: str = "", type: Any = None, **more: Any) -> _Decora
     """An option whose help shows its default; `names` are separated by spaces."""
     shows = more.get("default") is not None
     return click.option(
-        *names.split(), cls=Option, help=help, type=type, show_default=shows, **more
+        *names.split(), cls=GroupedOption, help=help, type=type, show_default=shows, **more
     )
 
 
