@@ -24,7 +24,7 @@ launch AS (
 called AS (FROM launch LEFT JOIN thread_slice USING (trace_id, event_id))
 SELECT trace_id, place, r.name AS kernel, counter, TRY_CAST(r.args->>counter AS DOUBLE) AS value,
        name_of(trace_id, cpu_op_id) AS cpu_op, name_of(trace_id, outer_op_id) AS top_level_op,
-       name_of(trace_id, python_id) AS python_line
+       line_of(trace_id, line_id, python_id) AS python_line
 FROM (SELECT *, unnest(json_keys(args)) AS counter FROM range) AS r
 LEFT JOIN called USING (trace_id, place, n)
 ORDER BY trace_id, place, counter

@@ -8,8 +8,8 @@ WITH chosen AS (
     FROM runtime_calls WHERE is_asked(trace_id)
         AND coalesce(getvariable('kind'), 'allocation') IN (activity::VARCHAR, call::VARCHAR)
 )
-SELECT trace_id, name AS call, cpu_op, name_of(trace_id, python_id) AS python_line, count(*) AS count,
-       sum(dur_ns)::BIGINT AS host_ns, coalesce(sum(gpu_idle_ns), 0)::BIGINT AS gpu_idle_ns
+SELECT trace_id, name AS call, cpu_op, line_of(trace_id, line_id, python_id) AS python_line,
+       count(*) AS count, sum(dur_ns)::BIGINT AS host_ns, coalesce(sum(gpu_idle_ns), 0)::BIGINT AS gpu_idle_ns
 FROM chosen LEFT JOIN call_site USING (trace_id, event_id) LEFT JOIN gpu_waits USING (trace_id, event_id)
 GROUP BY ALL
 ORDER BY trace_id, host_ns DESC, call, cpu_op, python_line

@@ -17,13 +17,14 @@ WITH copy AS (
     FROM gpu_ops WHERE kind = 'memcpy' AND is_asked(trace_id)
 ),
 called AS (
-    SELECT c.*, cpu_op, python_id, gpu_idle_ns, launch_end_ns - launch_start_ns AS call_ns,
+    SELECT c.*, cpu_op, python_id, line_id, gpu_idle_ns, launch_end_ns - launch_start_ns AS call_ns,
            -- One call may issue several copies (a graph launch). Its time counts with the first.
            copy_id = min(copy_id) OVER (PARTITION BY c.trace_id, c.event_id) AS is_first
     FROM copy AS c LEFT JOIN call_site USING (trace_id, event_id)
     LEFT JOIN gpu_waits USING (trace_id, event_id)
 )
-SELECT trace_id, device_id, copy_kind, host_memory, cpu_op, name_of(trace_id, python_id) AS python_line,
+SELECT trace_id, device_id, copy_kind, host_memory, cpu_op,
+       line_of(trace_id, line_id, python_id) AS python_line,
        count(*) AS count, count(*) FILTER (is_blocking) AS blocking_count, sum(bytes)::BIGINT AS bytes,
        sum(dur_ns)::BIGINT AS total_ns,
        sum(bytes) * 1e9 / nullif(sum(dur_ns) FILTER (bytes IS NOT NULL), 0) AS bytes_per_s,

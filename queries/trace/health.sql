@@ -126,9 +126,9 @@ findings AS (
     SELECT trace_id, (code, severity, count, message), time_ns FROM recorder_finding
     UNION ALL
     SELECT trace_id, ('profiler_dilation', 'warning', (dilation > thresholds().dilation_ratio)::BIGINT,
-               'profiling made a step ' || round(dilation, 2) || ' times as long, '
-               || duration_text(profiled_ns) || ' instead of ' || duration_text(unprofiled_ns)
-               || ': the host looks slower than it is'),
+               'profiling made steps ' || round(dilation, 2) || ' times as long as the '
+               || duration_text(unprofiled_ns)
+               || ' that they take without it: the host looks slower than it is'),
            profiled_ns - unprofiled_ns
     FROM dilated
     UNION ALL

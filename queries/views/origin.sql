@@ -22,21 +22,22 @@ LEFT JOIN slice_label AS o ON h.op_label = o.label_id
 LEFT JOIN event_row AS e ON h.trace_id = e.trace_id AND h.module_id = e.event_id
 LEFT JOIN slice_label AS m ON e.label_id = m.label_id;
 
--- The same with its launch, the operator's shapes, Python line, step, and the line around the launch.
+-- The same with its launch, the operator's shapes, Python line (the innermost of the program), step, and the
+-- line around the launch.
 CREATE OR REPLACE VIEW gpu_op_origin AS
 SELECT
     op.*, launch_name, launch_start_ns, launch_end_ns, launch_delay_ns, queue_wait_ns,
     coalesce(g.dims, CASE WHEN g.cpu_op IS NULL THEN o.args->>'Input Dims' END) AS dims,
     CASE WHEN g.python_line IS NULL THEN p.event_id END AS python_id,
-    coalesce(g.python_line, p.name) AS python_line,
+    coalesce(g.python_line, frame_name(p.name)) AS python_line,
     coalesce(g.line_from, if(p.name IS NULL, NULL, if(op.is_graph, 'graph launch', 'call'))) AS line_from,
-    p.name AS launch_line,
+    frame_name(p.name) AS launch_line,
     CASE WHEN l.launch_start_ns < s.end_ns THEN s.step END AS step
 FROM gpu_op_module AS op
 JOIN gpu_ops AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
 LEFT JOIN graph_site AS g ON op.trace_id = g.trace_id AND op.event_id = g.event_id
 LEFT JOIN thread_slice AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
 LEFT JOIN event_row AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
-LEFT JOIN event AS p ON h.trace_id = p.trace_id AND h.python_id = p.event_id
+LEFT JOIN event AS p ON h.trace_id = p.trace_id AND coalesce(h.line_id, h.python_id) = p.event_id
 -- The step in which the host launched it.
 ASOF LEFT JOIN steps AS s ON op.trace_id = s.trace_id AND l.launch_start_ns >= s.start_ns;

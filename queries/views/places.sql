@@ -5,10 +5,14 @@ CREATE OR REPLACE MACRO name_of(of_trace, of_event) AS (
     SELECT l.name FROM event_row AS e(e_trace, e_event, e_label) JOIN label AS l ON e_label = l.label_id
     WHERE e_trace = of_trace AND e_event = of_event);
 
+-- The name of the innermost line of the program, else of the innermost frame.
+CREATE OR REPLACE MACRO line_of(of_trace, of_line, of_frame) AS
+    frame_name(name_of(of_trace, coalesce(of_line, of_frame)));
+
 -- A slice of the host with its place: the innermost line of the program that it is or is inside; without
 -- recorded stacks, the module, else the outermost operator. And the innermost operator, frame and module.
 CREATE OR REPLACE VIEW call_site AS
-SELECT trace_id, event_id, cpu_op_id, o.name AS cpu_op, o.traits AS op_traits, python_id, module_id,
+SELECT trace_id, event_id, cpu_op_id, o.name AS cpu_op, o.traits AS op_traits, python_id, line_id, module_id,
        CASE WHEN line_id IS NULL AND module_id IS NOT NULL THEN module_name(p.name) ELSE p.name END AS place
 FROM thread_slice LEFT JOIN slice_label AS p ON place_label = p.label_id
 LEFT JOIN slice_label AS o ON op_label = o.label_id;

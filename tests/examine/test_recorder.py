@@ -481,8 +481,8 @@ FOUND = {
             machine=Machine(overhead_ns=2_000),
             tracekit={"profiled_step_ns": 305_000, "unprofiled_step_ns": 120_000},
         ),
-        "Profiling made a step 2.54 times as long, 305 us instead of 120 us: the host looks slower "
-        "than it is.",
+        "Profiling made steps 2.54 times as long as the 120 us that they take without it: the host "
+        "looks slower than it is.",
         "compute-bound", "low", "profiler_dilation",
     ),
 }  # fmt: skip

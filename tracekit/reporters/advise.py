@@ -146,12 +146,14 @@ _BAR = 34
 def render_whatif(prediction: WhatIf) -> None:
     """Prints one prediction."""
     out = console()
-    _headline(out, prediction, prediction.trace)
-    if 0 < prediction.saves_ns != prediction.window_ns - prediction.predicted_ns:
-        is_longer = prediction.predicted_ns > prediction.window_ns
-        where = "For as many samples, in a run" if is_longer else "In a run"
-        saved = f"{duration(prediction.saves_ns)} of {duration(prediction.saves_of_ns)}"
-        out.print(f"{where} that is not recorded, it would save {saved}.")
+    saves_ns, of_ns = prediction.saves_ns, prediction.saves_of_ns
+    is_priced = 0 < saves_ns != prediction.window_ns - prediction.predicted_ns
+    is_longer = prediction.predicted_ns > prediction.window_ns
+    priced = (of_ns, of_ns - saves_ns) if is_priced and not is_longer else None
+    _headline(out, prediction, prediction.trace, priced)
+    if is_priced and is_longer:
+        saved = f"{duration(saves_ns)} of {duration(of_ns)}"
+        out.print(f"For as many samples, in a run that is not recorded, it would save {saved}.")
     section(out, "What would bound it then (shares of the critical path)")
     shares = prediction.bound_by.items()
     rows = [(cause, share(part, 1), "█" * round(_BAR * part) or "▏") for cause, part in shares]
@@ -177,18 +179,26 @@ def render_run(prediction: RunWhatIf) -> None:
     _steps(out, prediction.steps, "until all ranks have completed each")
 
 
-def _headline(out: Console, prediction: WhatIf | RunWhatIf, traces: str) -> None:
-    line = Text().append(_change(prediction.window_ns, prediction.predicted_ns), "bold")
-    lengths = f"{duration(prediction.window_ns)} -> {duration(prediction.predicted_ns)}"
-    window = printable(prediction.window)
-    out.print(line.append(f"   {window}: {lengths}, {prediction.speedup:.2f} times as fast"))
+def _headline(
+    out: Console, prediction: WhatIf | RunWhatIf, traces: str, priced: tuple[int, int] | None = None
+) -> None:
+    """The first two lines; `priced` is the length that `analyze` and `advise` have shares of, and
+    what the changes leave of it."""
+    recorded = prediction.window_ns, prediction.predicted_ns
+    before, after = priced or recorded
+    lengths = f"{printable(prediction.window)}: {duration(before)} -> {duration(after)}"
+    speedup = f", {before / after:.2f} times as fast" if after else ""
+    out.print(Text(_change(before, after), "bold").append(f"   {lengths}{speedup}", "default"))
     out.print(Text(printable(f"{traces}, with {', '.join(prediction.changes)}"), "dim"))
+    if priced:
+        lengths = " -> ".join(map(duration, recorded))
+        out.print(Text(f"As recorded, with the profiler and one-offs: {lengths}", "dim"))
 
 
 def _steps(out: Console, steps: list[StepLength], counted: str) -> None:
     if len(steps) < 2:
         return
-    section(out, f"Step by step ({counted})")
+    section(out, f"Step by step, as recorded ({counted})")
     rows = [
         (printable(step.name), duration(step.window_ns), duration(step.predicted_ns),
          _change(step.window_ns, step.predicted_ns))

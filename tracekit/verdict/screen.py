@@ -184,6 +184,10 @@ def without_once(analysis: Analysis) -> str:
     """For the end of a phrase: how long the judged window would take without a few one-offs, if
     shares are of that length; else empty."""
     judged, gains = analysis.judged, analysis.judged.gains
+    if gains is None and analysis.priced_ns and not without_profiler(analysis):
+        length, span_ns = duration(analysis.priced_ns), judged.window.span_ns
+        is_less = analysis.priced_ns < span_ns and length != duration(span_ns)
+        return f", {length} without one-offs" if is_less else ""
     if gains is None or not is_hardly_once(judged, analysis.thresholds):
         return ""
     return f", {duration(gains.window_ns)} without one-offs"
