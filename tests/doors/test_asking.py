@@ -1,6 +1,8 @@
 """What a user types to find a question, a table or a threshold, and to ask it."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.thresholds import TABLE
 
+DEMO = str(Path(tracekit.__file__).with_name("demo.json.gz"))
 TRACE = str(OWN_TRACES / "simulated-overhead-bound.json.gz")
 
 
@@ -94,3 +97,40 @@ def test_times_of_sql_read_well_in_a_table_and_are_exact_in_files():
     assert (
         asked("sql", TRACE, statement, "--format", "csv").splitlines()[1].startswith("270000,9000")
     )
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_the_first_screen_keeps_shares_and_units_at_every_width(width, run):
+    done = run(DEMO, COLUMNS=str(width))
+    lines = done.stdout.splitlines()
+    assert all(len(line) <= width for line in lines)
+    parts = [
+        line
+        for line in lines
+        if line.startswith(("waits for", "waits, nothing", "after the last", "compute "))
+    ]
+    assert len(parts) == 5 and all(re.search(r"\d [mu]s +\d+\.\d %", line) for line in parts)
+    assert not [line for line in lines if re.match(r" *(ms|us|%)( |$)", line)]
+
+
+def test_bars_are_ascii_where_the_encoding_has_no_others(run):
+    screen = run(DEMO, PYTHONIOENCODING="ascii").stdout
+    assert re.search(r"^waits for dispatch .* %  #+$", screen, re.MULTILINE) and "?" not in screen
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_headings_take_two_lines_at_most_and_the_example_of_sql_is_a_table(width, run):
+    statement = "SELECT name, dur_ns FROM kernels ORDER BY dur_ns DESC LIMIT 5"
+    assert len(run("sql", DEMO, statement, COLUMNS=str(width)).stdout.splitlines()) == 6
+    for question in ("top_kernels", "idle_gaps", "top_cpu_ops"):
+        shown = run("query", DEMO, question, "--param", "top=5", COLUMNS=str(width)).stdout
+        rows = shown.partition("In all rows")[0].splitlines()
+        assert 6 <= len(rows) <= 7, shown
+
+
+def test_whatif_and_analyze_give_one_change_one_price():
+    (found,) = re.findall(r"CUDA graph +(\d+ us) +(\d+\.\d %)", asked(DEMO))
+    headline, _, recorded = asked("whatif", DEMO, "cuda-graph").splitlines()[:3]
+    assert headline.startswith(f"{found[1]} shorter") and "1.08 ms -> " in headline
+    assert recorded.startswith("As recorded, with the profiler and one-offs: 1.55 ms -> ")
+    assert found[0] == "931 us"

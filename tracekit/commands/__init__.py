@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import re
@@ -65,6 +66,10 @@ _GROUPS = {
 _COMMANDS = {name: each for group in _GROUPS.values() for name, each in group.items()}
 # Commands that run users' programs, or start processes that do.
 _RUNS_PROGRAMS = ("capture", "probe", "sweep")
+
+
+# Of the same width.
+_ASCII = {"█": "#", "▏": "|", "…": "~"}
 
 
 class _ReaderGone(Exception):
@@ -149,10 +154,10 @@ def main() -> None:
     Some commands exit with 1 to report a result, such as `diff --fail-if`.
     """
     _occupy_closed_streams()
+    codecs.register_error("tracekit", _replaced)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Characters missing from the terminal's encoding are shown as question marks.
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="tracekit")
     for other in foreign_packages(Path(__file__).parents[2]):
         _complain(
             f"{other} is another project, which installs its own `tracekit` here, over this one: "
@@ -184,6 +189,14 @@ def main() -> None:
             raise
         status = _INTERRUPTED
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _replaced(error: UnicodeError) -> tuple[str | bytes, int]:
+    """ASCII for what the terminal's encoding lacks: of bars, and else question marks."""
+    if not isinstance(error, UnicodeEncodeError):
+        return codecs.replace_errors(error)
+    text = error.object[error.start : error.end]
+    return "".join(_ASCII.get(each, "?") for each in text), error.end
 
 
 def foreign_packages(folder: Path) -> list[str]:

@@ -5,6 +5,7 @@ The words are those of tracekit/verdict/screen.py and of the verdict.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import PurePath
@@ -54,6 +55,7 @@ _CHANGES, _FIRST, _ONCE, _EVENTS, _FEWEST, _RESERVED = 5, 3, 2, 4, 3, 5
 # Columns of what held memory; the most roles, call sites of a role where roles are few, and growing
 # sites.
 _HELD, _ROLES, _FEW_ROLES, _PLACES, _ROWS_OF_GROWTH = 63, 6, 3, 3, 2
+_WITH_UNIT = re.compile(r"(?<=\d) (?=[munkMGT]?(?:s|B|B/s)\b|%)")
 _ONE_OFFS = "What happened once, in the whole trace"
 _MORE = "More: analyze --full, advise, report, whatif; see tracekit --help"
 _MORE_OF_MEMORY = "More: report, query, diff; see tracekit --help"
@@ -64,7 +66,7 @@ def render(analysis: Analysis) -> None:
     out = console(is_wide=True)
     head, end = _head(analysis), _doubts(analysis)
     beside = min(out.width, _WIDEST) - _COLUMN if out.width >= _WIDE else 0
-    account = _parts(analysis, _SHORT_BAR if beside else _BAR)
+    account = _parts(analysis, _SHORT_BAR if beside else _BAR, is_narrow=out.width < WIDTH)
     others = [*_facts(screen.sides(analysis)), *_memory(analysis)]
     taken = len(head) + len(account) + len(others) + len(end) + 1
     # The first change comes before the last kernels.
@@ -75,9 +77,21 @@ def render(analysis: Analysis) -> None:
     hint = Text(_MORE_OF_MEMORY if is_snapshot(analysis.trace.health) else _MORE, "dim")
     changes = _advice(analysis, free)
     for line in [*head, *parts, *changes, *end, hint]:
-        # On a narrower terminal, only bars are cut off.
-        fits = out.width >= WIDTH or line.plain.endswith("█")
-        out.print(line, no_wrap=fits, overflow="ellipsis")
+        # On a narrower terminal, columns are closer together, and only bars are cut off.
+        if line.cell_len <= out.width or line.plain.endswith("█"):
+            out.print(line, no_wrap=True, overflow="crop")
+        else:
+            for each in _narrow(line, out.width):
+                out.print(each)
+
+
+def _narrow(line: Text, width: int) -> list[Text]:
+    """A line with two spaces between columns, wrapped, but not between a number and its unit."""
+    indent = " " * (len(line.plain) - len(line.plain.lstrip()))
+    columns = [each.strip(" ") for each in line.plain.split("  ")]
+    joined = _WITH_UNIT.sub("\N{NO-BREAK SPACE}", "  ".join(filter(None, columns)))
+    lines = wrap(joined, width, initial_indent=indent, subsequent_indent=indent + "  ")
+    return [Text(each.replace("\N{NO-BREAK SPACE}", " "), line.style) for each in lines]
 
 
 def _head(analysis: Analysis) -> list[Text]:
@@ -154,7 +168,7 @@ def _traced(analysis: Analysis) -> str:
     return whole if len(whole) <= WIDTH else whole.removesuffix(f", {events}")
 
 
-def _parts(analysis: Analysis, bar: int) -> list[Text]:
+def _parts(analysis: Analysis, bar: int, *, is_narrow: bool) -> list[Text]:
     """The longest parts of the window; they and the rest add up to it."""
     window = analysis.judged.window
     parts = analysis.parts
@@ -170,10 +184,11 @@ def _parts(analysis: Analysis, bar: int) -> list[Text]:
     rows = [(part.name, part.kind, part.dur_ns) for part in most[:shown]]
     if rest_ns:
         rows.append(("rest", "unknown", rest_ns))
+    width = max(len(name) for name, *_ in rows) if is_narrow else _NAME
     lines = [Text(), Text(f"Where the {whole}'s {duration(window.span_ns)} went", "bold")]
     for name, kind, ns in rows:
         of = share(ns, window.span_ns)
-        line = Text(f"{name:<{_NAME}} {duration(ns):>8} {of:>7}  ")
+        line = Text(f"{name:<{width}} {duration(ns):>8} {of:>7}  ")
         line.append("█" * round(bar * ns / window.span_ns), colors.of(kind))
         lines.append(line)
     return lines

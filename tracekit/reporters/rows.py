@@ -29,7 +29,7 @@ from tracekit.files import (
     written_whole,
 )
 from tracekit.reporters.terminal import console, show_paged, table
-from tracekit.reporters.units import LEFT_OUT, by_name, record, shown
+from tracekit.reporters.units import LEFT_OUT, LEFT_OUT_OF_ONE, by_name, record, shown
 from tracekit.text import counted, printable, printable_lines
 
 TABLE_ROWS = 1_000
@@ -80,8 +80,8 @@ def render(
     if form == "table" and output is None:
         read = partial(first_rows, database, query, variables, columns, timeout_s=timeout_s)
         # Chosen columns are always printed.
-        spare = 0 if columns or units is None else LEFT_OUT
-        return _render_table(read, units, most or TABLE_ROWS, spare)
+        is_cut = not columns and units is not None
+        return _render_table(read, units, most or TABLE_ROWS, is_cut)
     if form == "table":
         raise TracekitError(
             "a table can only be printed: to write a file with -o, add --format csv, json or "
@@ -236,11 +236,12 @@ def first_rows(
 
 
 def _render_table(
-    read: Callable[..., _Rows], units: Mapping[str, str] | None, most: int, spare: int
+    read: Callable[..., _Rows], units: Mapping[str, str] | None, most: int, is_cut: bool
 ) -> int:
     names, rows = read(most=most + 1, with_lists=units is not None)
     known = by_name(names) if units is None else units
     least_text = _LEAST_TEXT if units is None else 0
+    spare = (LEFT_OUT if len(rows) > 1 else LEFT_OUT_OF_ONE) if is_cut else 0
     readable = replace(shown(names, rows[:most], known), spare=spare, least_text=least_text)
     out = console(is_wide=True)
     fitting = readable.within(out.width)
