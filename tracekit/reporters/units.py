@@ -48,9 +48,9 @@ _OF_METRIC = "the metric's unit"
 # Headings are not folded to less than this; text of this length is not cut; the first column of
 # longer text takes at least this much, and others.
 _HEAD, _SHORT, _FIRST, _OTHER = 7, 14, 20, 12
-# At most this many columns are left out before a table is printed row by row, of a single row fewer,
-# and at least so many stay. These go first.
-LEFT_OUT, LEFT_OUT_OF_ONE, _FEWEST = 12, 4, 4
+# At most this many columns are left out before a table is printed row by row; of a single row, fewer.
+# These go first.
+LEFT_OUT, LEFT_OUT_OF_ONE = 20, 4
 _MINOR = re.compile(r"(p\d+|min|max|end)\b|(p\d+|min|max|end)_|\w+_at_ns$")
 
 
@@ -94,7 +94,7 @@ class ReadableTable(Struct, frozen=True):
             at = (alike or minor or range(len(heads)))[-1]
             if alike:
                 folded.shared.append(f"{heads[at]} {texts[at][0] or '-'}")
-            elif len(folded.left_out) < self.spare and len(heads) > _FEWEST:
+            elif len(folded.left_out) < self.spare:
                 folded = replace(folded, left_out=[heads[at], *folded.left_out])
             else:
                 return None
