@@ -2,9 +2,11 @@
 
 import html
 import json
+import re
 
 import click
 import pytest
+from msgspec.structs import replace
 
 import tracekit
 from tests.conftest import trace_file
@@ -14,6 +16,7 @@ from tracekit.commands import cli
 from tracekit.compare.diff import fails
 from tracekit.reporters import diff as reporter
 from tracekit.reporters.html.diff import diff_view
+from tracekit.reporters.terminal import fitted, fitted_among
 
 RUNS = Together()
 
@@ -189,8 +192,11 @@ def test_markdown_has_the_numbers_of_the_comparison_and_nothing_live(runs):
     assert text.startswith(
         "### b takes 2 times as long as a: 50 us in a, 100 us in b; most of all "
     )
+    # What is between backticks is not live, and cannot end them.
+    outside = re.sub(r"`[^`|\\\n]+`", "", text).replace("&#", "")
     for live in ("@admin", "`", "<img", "](", "**b**", "https://", "#1", "$"):
-        assert live not in text.replace("&#", "")
+        assert live not in outside
+    assert "`sgemm`" in text
     assert "@admin `rm` |a|b| <img src=x>" in html.unescape(text)
     for line in text.splitlines():
         if line.startswith("|"):
@@ -284,3 +290,28 @@ def test_wrong_use_is_refused_in_one_line(folder, monkeypatch):
         with pytest.raises((tracekit.TracekitError, click.ClickException)) as refused:
             diff(*arguments)
         assert "\n" not in str(refused.value), arguments
+
+
+def test_names_are_cut_where_they_are_alike():
+    names = [
+        "void at::native::foreach_kernel<A" + "a" * 60 + f"<{each}>" for each in ("Add", "Mul")
+    ]
+    fit = fitted_among([*names, "short"])
+    cut = [fit(each, 24) for each in names]
+    assert len({*cut}) == 2 and all(len(each) <= 24 for each in cut)
+    assert "Add" in cut[0] and fit("short", 24) == "short"
+    # Equal names stay equal.
+    assert fitted_among([names[0]] * 2)(names[0], 24) == fitted(names[0], 24)
+
+
+def test_units_of_two_kinds_are_not_compared_silently(runs, monkeypatch, capsys):
+    found = runs.diff(SGEMM, HOSTILE)
+    row = {"level": 1, "a_median_ns": None, "b_median_ns": None, "ratio": None}
+    found = replace(found, units=[
+        row | {"kind": "step", "a_count": 3, "b_count": 0},
+        row | {"kind": "pass", "a_count": 0, "b_count": 5},
+    ])  # fmt: skip
+    says = "a is in steps, b in passes: one of a may be more work than one of b."
+    reporter.render(found)
+    assert says in " ".join(capsys.readouterr().out.split())
+    assert says in reporter.markdown(found, 20)

@@ -113,6 +113,20 @@ class Diff(Shown, frozen=True):
         return f"The two do different work, {a} in a and {b} in b, so their lengths do not compare"
 
     @property
+    def units_differ(self) -> str:
+        """A sentence if the compared units are of different kinds, which may be different amounts
+        of work; empty: they are not, or `other_work` says so."""
+        outer = [row for row in self.units if row["level"] == 1]
+        kinds = [[row["kind"] for row in outer if row[f"{side}_count"]] for side in "ab"]
+        if self.other_work or not all(kinds) or set(kinds[0]) & set(kinds[1]):
+            return ""
+        a, b = (named_units(of_side[0]) for of_side in kinds)
+        return (
+            f"a is in {a}, b in {b}: one of a may be more work than one of b. Mark the steps of "
+            "both (profiler.step()) to compare like with like."
+        )
+
+    @property
     def unequal_units(self) -> dict[str, Any] | None:
         """What both runs repeat, but not equally often in the compared windows (layers of a single
         pass, or iterations of a loop): one of them is compared. None: the windows are compared."""

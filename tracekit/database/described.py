@@ -82,7 +82,9 @@ def described(table: str, column: str) -> tuple[str, str]:
 
 @cache
 def _common() -> dict[str, tuple[str, str]]:
-    return {each.name: (each.unit, each.help) for each in catalog.common_columns()}
+    # A table's kind is of what its rows are.
+    common = (each for each in catalog.common_columns() if each.name != "kind")
+    return {each.name: (each.unit, each.help) for each in common}
 
 
 @cache

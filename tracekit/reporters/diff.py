@@ -3,6 +3,7 @@ tracekit's numbers with HTA's."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,7 +14,17 @@ from rich.text import Text
 
 from tracekit.compare.diff import Diff, Rows
 from tracekit.reporters.fleet import spread_of
-from tracekit.reporters.terminal import WIDTH, Bar, Cell, Name, console, fitted, section, table
+from tracekit.reporters.terminal import (
+    WIDTH,
+    Bar,
+    Cell,
+    Name,
+    console,
+    fitted,
+    fitted_among,
+    section,
+    table,
+)
 from tracekit.text import (
     counted,
     duration,
@@ -55,8 +66,9 @@ _TABLES = (
 # The maximum length of a comment on GitHub.
 _MOST_CHARACTERS = 65_536
 _NAME_CHARACTERS = 120
-# `$` begins a formula: https://docs.github.com/get-started/writing-on-github.
-_LIVE = "\\`*_{}[]<>&|~@#:.$"
+# `$` begins a formula: https://docs.github.com/get-started/writing-on-github. A colon or a dot is
+# part of an emoji or an address only before a letter.
+_LIVE = re.compile(r"[\\`*_{}\[\]<>&|~@#$]|[:.](?=\S)")
 
 
 # A table of a comparison: its title, columns and rows.
@@ -71,6 +83,8 @@ def render(comparison: Diff) -> None:
         out.print(Text(f"{side}: {fitted(getattr(comparison, side), out.width - 3)}", "dim"))
     if comparison.runs is not None:
         section(out, "The runs", comparison.runs.why)
+    if comparison.units_differ:
+        out.print(comparison.units_differ)
     for title, columns, rows in _changes(comparison, is_narrow=out.width < WIDTH):
         section(out, title)
         out.print(table(columns, rows))
@@ -152,7 +166,11 @@ def _units(comparison: Diff) -> _Changes:
            for side in "ab"), "-" if row["ratio"] is None else f"{row['ratio']:.2f}")
         for row in comparison.units
     ]  # fmt: skip
-    return "Units of work, the median", ("", ">a", ">b", ">one in a", ">one in b", ">b / a"), rows
+    return (
+        "Units of work, the median of those after a slow start",
+        ("", ">a", ">b", ">one in a", ">one in b", ">b / a"),
+        rows,
+    )
 
 
 def _waterfall(comparison: Diff) -> _Changes:
@@ -179,12 +197,13 @@ def _largest(
     ]
     # If space is tight, names matter more than the parts of a time.
     sums = [kinds] if is_narrow and len(kinds) > 1 else [[each] for each in kinds]
+    fit = fitted_among([str(row[key]) for row in rows])
     cells: list[Sequence[Cell]] = [
         (Text(signed(row["change_ns"]), _color(row["change_ns"])),
          *(f"{row[f'{side}_{count}']:,.1f}".removesuffix(".0") for side in "ab"),
          *(duration(sum(row[f"{side}_{each}ns"] for each in some))
            for some in sums for side in "ab"),
-         Name(row[key]))
+         Name(row[key], fit))
         for row in rows
     ]  # fmt: skip
     times = [
@@ -262,6 +281,8 @@ def markdown(comparison: Diff, top: int) -> str:
 def _lines(comparison: Diff, top: int) -> Iterator[str]:
     names = f"a: {_code(comparison.a)}, b: {_code(comparison.b)}"
     yield from (f"### {headline(comparison)}", "", names)
+    if comparison.units_differ:
+        yield from ("", _escaped(comparison.units_differ))
     for title, columns, rows in _changes(comparison):
         is_long = isinstance(rows[0][-1], Name) and not isinstance(rows[0][-1], Bar)
         if is_long and not (rows := rows[:top]):
@@ -283,17 +304,18 @@ def _lines(comparison: Diff, top: int) -> Iterator[str]:
 
 
 def _code(text: object) -> str:
-    """Text from a trace, in <code> so that GitHub does not link names and addresses."""
+    """Text from a trace, as code, so that GitHub does not link names and addresses."""
     cut = printable(str(text))
     if len(cut) > _NAME_CHARACTERS:
         cut = cut[: _NAME_CHARACTERS - 1] + "…"
-    return f"<code>{_escaped(cut)}</code>"
+    # In backticks, these characters would end the code, or the cell.
+    ends = set("`|\\") & {*cut} or cut != " ".join(cut.split())
+    return f"<code>{_escaped(cut)}</code>" if ends or not cut else f"`{cut}`"
 
 
 def _escaped(text: str) -> str:
     """The text, escaped against Markdown, HTML, links and user names."""
-    plain = "".join(f"&#{ord(each)};" if each in _LIVE else each for each in text)
-    return " ".join(plain.split())
+    return " ".join(_LIVE.sub(lambda found: f"&#{ord(found[0])};", text).split())
 
 
 _BY = ("HTA", "by its rules", "tracekit")

@@ -9,6 +9,8 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from functools import cache
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import click
@@ -78,6 +80,30 @@ def fitted(name: str, width: int) -> str:
     if len(name) > width:
         name = name.removeprefix(AUTOGRAD)
     return clipped_start(name, width) if _PLACE.search(name) else short_name(name, width)
+
+
+def fitted_among(names: Sequence[str]) -> Callable[[str, int], str]:
+    """`fitted` for a name in a column: names that would look alike are cut where they are alike, so
+    that what differs is shown."""
+
+    @cache
+    def told_apart(width: int) -> dict[str, str]:
+        groups: dict[str, set[str]] = {}
+        for name in names:
+            groups.setdefault(fitted(name, width), set()).add(fitted(name, _LONGEST_NAME))
+        apart = {}
+        for name in names:
+            like, whole = groups[fitted(name, width)], fitted(name, _LONGEST_NAME)
+            pairs = zip(min(like), max(like), strict=False)
+            start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            if len(like) > 1 and start < len(whole):
+                # Two thirds of the width for what differs.
+                rest, most = whole[start:], 2 * width // 3
+                rest = rest if len(rest) <= most else f"{rest[: most - 1]}…"
+                apart[name] = f"{whole[: width - len(rest) - 1]}…{rest}"
+        return apart
+
+    return lambda name, width: told_apart(width).get(name) or fitted(name, width)
 
 
 class Name:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from statistics import median_high
 from typing import Any
@@ -15,7 +15,7 @@ from rich.table import Column
 from rich.text import Text
 
 from tracekit.reporters.kernel_names import short_name
-from tracekit.reporters.terminal import Cell, Name, clipped, clipped_start
+from tracekit.reporters.terminal import Cell, Name, clipped, clipped_start, fitted_among
 from tracekit.text import SIZES, TIMES, figure_of, printable
 
 # The scales of a column's numbers, by the column's unit.
@@ -48,8 +48,8 @@ _OF_METRIC = "the metric's unit"
 # Headings are not folded to less than this; text of this length is not cut; the first column of
 # longer text takes at least this much, and others.
 _HEAD, _SHORT, _FIRST, _OTHER = 7, 14, 20, 12
-# At most this many columns are left out before a table is printed row by row; of a single row, fewer.
-# These go first.
+# At most this many columns are left out before a table is printed row by row, fewer of a single
+# row. These go first.
 LEFT_OUT, LEFT_OUT_OF_ONE = 20, 4
 _MINOR = re.compile(r"(p\d+|min|max|end)\b|(p\d+|min|max|end)_|\w+_at_ns$")
 
@@ -189,7 +189,8 @@ def shown(
         elif name in _SENTENCES:
             made = [Text(printable(value)) for value in values]
         elif units is not None:
-            made = [_named(value) for value in values]
+            fit = fitted_among([value for value in values if isinstance(value, str)])
+            made = [_named(value, fit) for value in values]
         columns.append(Column(
             Text(printable(head), "bold"), justify="right" if is_number else "left",
             no_wrap=units is None or is_number,
@@ -200,11 +201,11 @@ def shown(
     return ReadableTable(columns, by_row, common)
 
 
-def _named(value: Any) -> Name:
+def _named(value: Any, fit: Callable[[str, int], str]) -> Name:
     """A name; or a list of names, which keeps its end, since call paths differ there."""
     if isinstance(value, list):
         return Name(", ".join(short_name(str(each), _LISTED) for each in value), fit=clipped_start)
-    return Name("" if value is None else str(value))
+    return Name("" if value is None else str(value), fit)
 
 
 def _folded(head: str, width: int) -> str:
