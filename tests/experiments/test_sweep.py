@@ -13,6 +13,7 @@ from tests.kit.sampling import sample
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
 from tracekit.capture.workload import Options
+from tracekit.commands import options
 from tracekit.experiments import sweeping
 from tracekit.experiments.points import Point, Sweep, compare, point_of, sweep_in
 from tracekit.experiments.sweeping import sweep, variants_of
@@ -271,3 +272,17 @@ def test_on_a_gpu_the_trace_adds_launches_busy_share_and_gains(tmp_path, capsys)
         assert column in shown
     assert max(map(len, shown.splitlines())) <= 100
     assert json.loads(json.dumps(found.as_dict()))["points"][0]["gains"]["host"] > 0.4
+
+
+@pytest.mark.parametrize(("load", "says"), [(9.0, "busy (load 9.0 on 2 cores)"), (1.0, "")])
+def test_a_busy_machine_is_told_before_anything_is_timed(load, says, monkeypatch, capsys):
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    options.warn_if_busy()
+    told = capsys.readouterr().err
+    assert says in told and bool(told) == bool(says)
+
+
+def test_a_large_error_of_a_prediction_is_a_factor():
+    assert (reporter._error(0.123), reporter._error(145.11)) == ("+12.3 %", "146 times")

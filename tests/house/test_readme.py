@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SHARED_TRACES
+import tracekit
+from tests.conftest import OWN_TRACES, SHARED_TRACES
 from tracekit.database.facts import facts
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +30,7 @@ PAGES = {
 }
 QUERIES = PAGES["queries/README.md"]
 SIMULATED = "simulated-overhead-bound.json.gz"
+COMPUTE_BOUND = "simulated-compute-bound.json.gz"
 # A trace with rows for queries whose first line has this word in parentheses.
 ASKED = {
     "modules": "h100-bert-small.json.gz",
@@ -86,6 +88,10 @@ def test_the_tour_runs_from_top_to_bottom(page, run, tmp_path):
 @pytest.mark.parametrize("query", blocks("sql"))
 def test_its_queries_answer(query, shared_database):
     trace = next((name for word, name in ASKED.items() if f"({word}" in query), SIMULATED)
+    if "(two runs" in query:
+        with tracekit.load([OWN_TRACES / SIMULATED, OWN_TRACES / COMPUTE_BOUND]) as run:
+            assert run.sql(query).height > 0
+        return
     assert shared_database(trace).sql(query).height > 0
 
 

@@ -132,6 +132,19 @@ def warn(text: str) -> None:
     click.echo(f"tracekit: {printable(shown(text))}", err=True)
 
 
+def warn_if_busy() -> None:
+    """On a terminal, prints a warning if other programs keep the machine's cores busy, since times
+    then vary."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return
+    try:
+        load, cores = os.getloadavg()[0], os.cpu_count()
+    except (AttributeError, OSError):
+        return
+    if cores and load > cores:
+        warn(f"this machine is busy (load {load:.1f} on {cores} cores): times will vary")
+
+
 def tell_notes(opened: Session) -> None:
     """Prints notes about missing or incomplete traces."""
     for note in opened.notes:

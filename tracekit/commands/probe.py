@@ -79,6 +79,7 @@ def probe(
     from tracekit.reporters.progress import work_bar
 
     chosen = Options(**given)
+    options.warn_if_busy()
     with work_bar("work") as bar:
         how: dict[str, Any] = {"rounds": rounds, "thresholds": request.thresholds}
         how |= {"say": bar.at} if bar else {}
@@ -122,6 +123,7 @@ def sweep(workload: str, output: str | None, as_json: bool, markdown: bool, **gi
     from tracekit.reporters.progress import work_bar
 
     output = named_or_own(output, "sweep.duckdb")
+    options.warn_if_busy()
     axes = {axis: values for axis in AXES if (values := given.pop(axis))}
     names = ("variants", "baseline", "rounds", "retry")
     chosen: dict[str, Any] = {name: given.pop(name) for name in names}

@@ -68,7 +68,10 @@ def _maps(sweep: Sweep) -> Iterator[_Table]:
     if len(sweep.variants) == 1:
         return
     fastest = {at: _fastest(shape, base, names) for at, shape in shapes.items()}
-    yield _map(sweep, f"The fastest variant, and its speed-up over {base}", {"": fastest})
+    clear = (
+        f"The fastest variant, and its speed-up over {base} ({base} where none is clearly faster)"
+    )
+    yield _map(sweep, clear, {"": fastest})
     speedups: dict[str, dict[_Place, Cell]] = {}
     for point in sweep.points:
         if point.workload != base and point.step_ns:
@@ -150,6 +153,8 @@ def _ran(point: Point) -> Cell:
 
 
 _WORDS = ("what ran", "bound by")
+# From this on, an error is a factor.
+_MOST_ERROR = 10
 _MEASURED: dict[str, Callable[[Point], Cell]] = {
     "step": lambda p: duration(p.step_ns),
     "spread": lambda p: _or_dash(p.spread, percent),
@@ -171,8 +176,9 @@ _TRACED: dict[str, Callable[[Point], Cell]] = {
     "dilation": lambda p: _or_dash(p.dilation, "{:.2f}".format),
 }
 _OF_POINTS = {
-    "Without the profiler: median of the rounds; spread is the distance between their quartiles, "
-    "as a share of the step": _MEASURED,
+    "Without the profiler: step is the median of the rounds, spread the distance between their "
+    "quartiles as a share of it, speed-up the median of each round's ratio (~: 1 is within the "
+    "spread, so the medians of the steps may say the opposite)": _MEASURED,
     "From each point's trace: operators, launches and traffic per step; busy and gains (host or "
     "device work halved, a graph) as shares of the active span; compute as a share of the "
     "steps": _TRACED,
@@ -272,4 +278,4 @@ def _row(each: Experiment | Applied, expected: str) -> Sequence[Cell]:
 
 
 def _error(error: float) -> str:
-    return f"{100 * error:+.1f} %"
+    return f"{100 * error:+.1f} %" if error < _MOST_ERROR else f"{1 + error:,.0f} times"
