@@ -34,7 +34,6 @@ def test_the_diagnosis_counts_what_the_programs_do(run, tmp_path):
     assert each in PAGE
 
 
-@pytest.mark.thorough
 def test_what_the_diagnosis_shows_of_a_trace_in_the_repository_is_real(run, tmp_path):
     shutil.copytree(GPU_TRACES, tmp_path / "tests/data/h100")
     shown = re.findall(r"^\$ tracekit (\w+ tests/data/.*)\n((?s:.*?))```", PAGE, re.MULTILINE)
