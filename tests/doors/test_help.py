@@ -5,6 +5,7 @@ import re
 import pytest
 
 from docs.generate.commands import all_commands
+from tests.conftest import OWN_TRACES
 from tests.kit.processes import invoke
 from tracekit.errors import TracekitError
 from tracekit.native import library
@@ -56,3 +57,10 @@ def test_python_in_a_checkout_that_is_not_compiled_says_so(tmp_path, monkeypatch
             (tmp_path / each).touch()
         with pytest.raises(TracekitError, match=says):
             library._loaded(library.CDLL)
+
+
+def test_whatif_takes_the_ranks_of_a_run_as_analyze_does():
+    ranks = sorted(OWN_TRACES.glob("simulated-2-ranks-rank*.json.gz"))
+    printed = invoke("whatif", *map(str, ranks), "host*0.5").stdout
+    assert "2 traces, 2 ranks together, with host*0.5" in printed
+    assert "Missing argument 'CHANGES'" in invoke("whatif", *map(str, ranks)).stderr

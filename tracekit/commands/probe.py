@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,19 @@ import click
 
 from tracekit.commands import completion, options
 from tracekit.commands.options import Request, json_option, list_option, option
-from tracekit.errors import TracekitError, is_interrupt
+from tracekit.errors import is_interrupt
 from tracekit.replay.grammar import HELP
 
 
 @options.command(epilog="\b\n" + HELP)
 @click.argument("trace")
-@click.argument("changes", nargs=-1, required=True, shell_complete=completion.changes)
+@click.argument(
+    "changes",
+    nargs=-1,
+    required=True,
+    metavar="[TRACE]... CHANGES...",
+    shell_complete=completion.changes,
+)
 @json_option
 @options.trace_id_option("all, as one run")
 @options.judging_options
@@ -25,18 +32,18 @@ def whatif(
 ) -> None:
     """Predict how long a run would take with CHANGES.
 
-    All CHANGES apply at once; TRACE may also be a DB. The run is replayed as a graph of host and
-    device work. The traces of a run's ranks are replayed together, unless --trace-id chooses one.
-    Waits that the trace does not explain keep their recorded length.
+    All CHANGES apply at once; TRACE may also be a DB or a folder. The run is replayed as a graph
+    of host and device work. The traces of a run's ranks are replayed together, unless --trace-id
+    chooses one. Waits that the trace does not explain keep their recorded length.
     """
     from tracekit.reporters import advise as reporter
 
-    if Path(changes[0]).is_file():
-        raise TracekitError(
-            f"{changes[0]} is a file, not a change: put the ranks of a run into one folder or DB"
-        )
+    others = tuple(takewhile(lambda each: Path(each).is_file(), changes))
+    changes = changes[len(others) :]
+    if not changes:
+        raise click.UsageError("Missing argument 'CHANGES', such as 'host*0.5'.")
     window = request.window
-    with request.open(trace) as run:
+    with request.open(trace, *others) as run:
         if trace_id is None and window is None and len(run.trace_ids()) > 1:
             options.show(run.whatif_together(*changes), as_json, reporter.render_run)
             return
