@@ -222,6 +222,14 @@ _WORKLOAD = {
     "name": {"type": "string", "description": "What `tracekit capture` takes."},
     "summary": {"type": "string", "description": "The workload."},
 }
+_THRESHOLD = {
+    "name": {"type": "string", "description": "What `--threshold NAME=VALUE` takes."},
+    "default": {"type": "number", "description": "Its value, in `unit`."},
+    "unit": {"type": "string", "description": "Its unit; empty: a count, or as `meaning` says."},
+    "meaning": {"type": "string", "description": "What it decides."},
+    "source": {"type": "string", "description": "Where the value is from."},
+    "is_settable": {"type": "boolean", "description": "Whether a run can set it."},
+}
 _written = _one(written.Outputs)
 _AGREES = {
     "type": "boolean",
@@ -247,6 +255,7 @@ _OUTPUTS: Mapping[str, Made] = {
     "probe": _either(_one(probing.Probe), _one(probing.AppliedAdvice)),
     "crosscheck": _one(crosscheck.Report, agrees=_AGREES),
     "workloads": lambda made: {"type": "array", "items": closed(_WORKLOAD, "A workload.")},
+    "thresholds": lambda made: {"type": "array", "items": closed(_THRESHOLD, "A threshold.")},
 } | dict.fromkeys(_WRITERS, _written)
 
 

@@ -128,6 +128,7 @@ PRINTED = [
     [None, "sql", "unlike.duckdb", "SELECT 1 AS x, 'nan'::DOUBLE AS y, [1] AS z", "--format",
      "json"],
     [None, "workloads", "--json"],
+    [None, "thresholds", "--json"],
     [None, "advise", OVERHEAD, "--json"],
     [None, "whatif", OVERHEAD, "host*0.5", "--json"],
     [None, "whatif", "ranks.duckdb", "straggler*0", "--json"],
