@@ -224,7 +224,7 @@ _WORKLOAD = {
 }
 _THRESHOLD = {
     "name": {"type": "string", "description": "What `--threshold NAME=VALUE` takes."},
-    "default": {"type": "number", "description": "Its value, in `unit`."},
+    "default": {"type": "number", "description": "Its value (in `unit`)"},
     "unit": {"type": "string", "description": "Its unit; empty: a count, or as `meaning` says."},
     "meaning": {"type": "string", "description": "What it decides."},
     "source": {"type": "string", "description": "Where the value is from."},
