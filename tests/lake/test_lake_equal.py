@@ -13,6 +13,7 @@ from tests.kit.processes import invoke
 from tests.kit.ranks_simulated import Job
 from tests.kit.sampling import sample
 from tracekit.database import catalog
+from tracekit.examine import examine_all
 from tracekit.run import open_lake
 
 # Columns that depend on a trace's path or number.
@@ -38,6 +39,17 @@ def both(request, tmp_path_factory):
 def test_every_question_has_the_same_rows(both):
     with tracekit.load(both / "night", verdicts=False) as plain:
         assert_same_answers(plain, f"{both}/lake/run=night")
+
+
+def test_verdicts_are_the_same_whether_tables_are_copied_or_read_from_files(both, monkeypatch):
+    def judged():
+        with open_lake(f"{both}/lake/run=night") as lake:
+            of_two = lake.session.in_order()[:2]
+            return [each.as_dict() for each in examine_all(lake.session, of_two)]
+
+    copied = judged()
+    monkeypatch.setattr("tracekit.lake.binding._MOST_COPIED", 0)
+    assert judged() == copied
 
 
 @pytest.mark.thorough
