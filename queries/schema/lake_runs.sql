@@ -1,5 +1,5 @@
--- The runs of a lake that have operators or GPU ops: the unit of work that most ranks repeat, with the medians
--- of figures over these ranks ($medians). In order of time, or of name if the clock of a trace does not count
+-- The runs of a lake that have operators or GPU ops: the unit of work that most ranks repeat, and medians of
+-- figures over these ranks ($medians). In order of time, or of name if the clock of a trace does not count
 -- from the epoch ($after).
 WITH figure AS (
     SELECT f.* EXCLUDE (unit, unit_ns), run, coalesce(unit, 'unit') AS unit,

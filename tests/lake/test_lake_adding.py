@@ -173,7 +173,7 @@ def test_an_addition_that_fails_leaves_nothing_behind(lake, tmp_path, run):
             done = run("lake", "add", *source, "--to", "new/lake", *given)
             assert done.returncode == 2, source
             assert not (tmp_path / "new").exists()
-            assert run("lake", "add", *source, "--to", lake, *given).returncode == 2
+            assert run("lake", "add", *source, "--to", "lake", *given).returncode == 2
             assert content(lake) == before
 
 

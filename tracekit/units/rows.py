@@ -46,13 +46,9 @@ def _joined(found: list[Columns], name: str) -> Any:
 
 def _batches(connection: duckdb.DuckDBPyConnection) -> Iterator[list[tuple[int, int]]]:
     """The processes that launch work, by trace and process: those of several small traces."""
-    counts = (
-        "SELECT trace_id, pid, count(*), sum(count(*)) OVER (PARTITION BY trace_id) "
-        "FROM _scratch.unit_launch GROUP BY trace_id, pid ORDER BY trace_id, pid"
-    )
     batch: list[tuple[int, int]] = []
     launches = 0
-    for trace_id, pid, count, of_trace in connection.execute(counts).fetchall():
+    for trace_id, pid, count, of_trace in connection.execute(_sql("unit_processes")).fetchall():
         is_new = not batch or batch[-1][0] != trace_id
         if batch and is_new and launches + of_trace > _MOST_LAUNCHES:
             yield batch
