@@ -18,6 +18,8 @@ from tracekit.run import open_lake
 
 # Columns that depend on a trace's path or number.
 _SKIPPED = {"flame_graph": {"node", "parent"}, "diff_flame": {"node", "parent"}}
+# Its rows are stored with verdicts.
+_OF_VERDICTS = {"who_waits"}
 _NAMES = sorted(catalog.queries())
 ASKED = sample("questions asked of a lake and of a folder", _NAMES, _NAMES[::20])
 _SIZES = [2, *(pytest.param(ranks, marks=pytest.mark.thorough) for ranks in (8, 128))]
@@ -73,7 +75,10 @@ def assert_same_answers(plain, path):
             for old, sha256 in plain.fetch("SELECT trace_id, sha256 FROM trace")[1]
         }
         two = {"a": plain.trace_ids()[0], "b": plain.trace_ids()[-1]}
+        has_verdicts = bool(plain.fetch("SELECT trace_id FROM verdict LIMIT 1")[1])
         for name in ASKED:
+            if name in _OF_VERDICTS and not has_verdicts:
+                continue
             question = catalog.queries()[name]
             given = {each.name: 10**6 for each in question.parameters if each.name == "top"}
             given |= two if name.startswith("diff_") else {}
