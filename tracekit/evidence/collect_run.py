@@ -3,10 +3,9 @@ than others."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
-from itertools import pairwise
 from statistics import median_low
 from typing import Any
 
@@ -17,7 +16,16 @@ from tracekit.causes import CAUSES
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import call_sites_of
-from tracekit.evidence.model import CallSite, ClockAhead, Clocks, Collectives, SlowLink, WaitingRank
+from tracekit.evidence.collect_pipeline import pipeline_of
+from tracekit.evidence.model import (
+    CallSite,
+    ClockAhead,
+    Clocks,
+    Collectives,
+    Pipeline,
+    SlowLink,
+    WaitingRank,
+)
 from tracekit.evidence.run import EXAMINED, RankEvidence, RankExcess, RunEvidence, SlowStage
 from tracekit.replay.grammar import BUBBLE
 from tracekit.replay.graph.arrays import Flags, sums
@@ -27,8 +35,6 @@ from tracekit.stages import stage
 
 # Look for a late rank's call site among this many of its events.
 _EVENTS = 200
-# The number of ranks of a send with its receive.
-_ENDS = 2
 # The columns of the query link_bandwidth that describe a slow link.
 _OF_LINK = ("type", "message_bytes", "wire_ns", "others_wire_ns")
 
@@ -94,7 +100,9 @@ class _Collector:
         for number in late[:EXAMINED]:
             excess, saves_ns = self._excess(number), self._saves_like_peers([number])
             ranks[number] = replace(ranks[number], excess=excess, saves_ns=saves_ns)
-        slow_stage = self._slow_stage() if self._is_exchange.any() else None
+        has_stages = self._is_exchange.any()
+        slow_stage = self._slow_stage() if has_stages else None
+        pipeline = pipeline_of(joined, self.traces) if has_stages else None
         bubble_ns = int(joined.members.wait_ns[joined.members.is_exchange].sum())
         are_several = len(late) + (slow_stage is not None) > 1
         return replace(
@@ -105,8 +113,9 @@ class _Collector:
             waiting=self._waiting(),
             bubble_ns=bubble_ns,
             slow_links=self._slow_links(),
+            pipeline=pipeline,
             slow_stage=slow_stage,
-            saved_ns=self._saved(with_bubble=bubble_ns > 0),
+            saved_ns=self._saved(pipeline, with_bubble=bubble_ns > 0),
             alike_saves_ns=self._saves_like_peers(self.numbers) if are_several else None,
         )
 
@@ -172,12 +181,17 @@ class _Collector:
         run = self.pricing.like_the_others(numbers)
         return None if run is None else self.pricing.saved(run)
 
-    def _saved(self, *, with_bubble: bool) -> dict[str, int]:
+    def _saved(self, pipeline: Pipeline | None, *, with_bubble: bool) -> dict[str, int]:
         graphs = self.joined.graphs
         causes = [cause for graph in graphs for cause in (graph.host.cause, graph.device.cause)]
         names = [CAUSES[cause] for cause in np.unique(np.concatenate(causes))]
         removed = [BUBBLE] * with_bubble + [name for name in names if name != "unknown"]
-        return {name: self.pricing.saved(self.pricing.changed([f"{name}*0"])) for name in removed}
+        saved = {name: self.pricing.saved(self.pricing.changed([f"{name}*0"])) for name in removed}
+        if pipeline is not None and with_bubble:
+            # A stage may idle at the end of a step, where no receive shows what it waits for.
+            steps = len(self.joined.step_names)
+            saved[BUBBLE] = max(saved[BUBBLE], pipeline.least_idle_ns * steps)
+        return saved
 
     def _slow_links(self) -> list[SlowLink]:
         """The groups of ranks whose messages take longer on the wire than in similar groups. Only
@@ -243,24 +257,7 @@ class _Collector:
             waited_ns=joined.waited_ns,
             wire_ns=int(members.wire_ns[last][~self._is_exchange].sum()),
             bandwidth=self.bandwidth,
-            **self._schedule(),
         )
-
-    def _schedule(self) -> dict[str, int]:
-        """The stages of a pipeline and its micro-batches in a step, if each stage sends as often to
-        the next one as it gets back."""
-        sends: Counter[tuple[int, int]] = Counter()
-        for row in self.bandwidth:
-            if row["sender"] is not None and len(row["ranks"]) == _ENDS:
-                receiver = next(rank for rank in row["ranks"] if rank != row["sender"])
-                sends[row["sender"], receiver] += row["count"]
-        ranks = sorted({rank for pair in sends for rank in pair})
-        forth = [*pairwise(ranks)]
-        times, rest = divmod(min(sends.values(), default=0), max(1, len(self.joined.step_names)))
-        is_chain = {*sends} == {*forth, *((after, before) for before, after in forth)}
-        if not is_chain or rest or len({*sends.values()}) != 1:
-            return {}
-        return {"stages": len(ranks), "micro_batches": times}
 
     def _clocks(self) -> Clocks | None:
         rows = list(self.joined.clocks.values())

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from tracekit.evidence.model import Clocks, Collectives, SlowLink, WaitingRank
+from tracekit.evidence.model import Clocks, Collectives, Pipeline, SlowLink, WaitingRank
 from tracekit.thresholds import Thresholds
 
 # Only this many ranks are examined for why they are late: those that the others wait longest for.
@@ -84,6 +84,8 @@ class RunEvidence(Struct, frozen=True, kw_only=True):
     clocks: Clocks | None = None
     slow_links: Sequence[SlowLink] = ()
     """The one whose speed would save most comes first."""
+    pipeline: Pipeline | None = None
+    """None: the run has none, or no step that all ranks recorded."""
     slow_stage: SlowStage | None = None
     """None: the run has no pipeline."""
     saved_ns: Mapping[str, int] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import PurePath
 from statistics import median
 from typing import Any
@@ -15,7 +16,7 @@ from rich.text import Text
 
 from tracekit.causes import words
 from tracekit.database.remedies import marked
-from tracekit.evidence.model import Collectives
+from tracekit.evidence.model import Collectives, Pipeline
 from tracekit.reporters.parts import best_of, bound_text, devices_of, short_bound
 from tracekit.reporters.terminal import WIDTH, Cell, Name, clipped_start, console, section, table
 from tracekit.text import counted, duration, lowered, percent, printable, share, size
@@ -25,7 +26,7 @@ from tracekit.verdict.run_words import no_verdict, whole
 
 _SIDE_BY_SIDE = 3
 _FIGURES = ("rank", "window", "busy")
-_SAVINGS, _SIZES = 6, 8
+_SAVINGS, _SIZES, _STAGES = 6, 8, 16
 # The maximum number of ranks to name in a group.
 _RANKS = 4
 # The minimum number of equal rows to merge.
@@ -116,21 +117,23 @@ def _rows(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) ->
 def _grouped(names: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[Sequence[Cell]]:
     """The rows of ranks. Rows that agree to two digits are merged: the first, with a count."""
     own_columns = {names.index(each) for each in ("trace", "rank") if each in names}
-    same: dict[tuple[str, ...], list[Sequence[Cell]]] = {}
-    for row in rows:
-        others = (str(cell) for place, cell in enumerate(row) if place not in own_columns)
+    listed = list(rows)
+    keys = [
         # Two digits of each number.
-        key = tuple(
-            _NUMBER.sub(lambda number: f"{float(number[0].replace(',', '')):.2g}", other)
-            for other in others
+        tuple(
+            _NUMBER.sub(lambda number: f"{float(number[0].replace(',', '')):.2g}", str(cell))
+            for place, cell in enumerate(row)
+            if place not in own_columns
         )
-        same.setdefault(key, []).append(row)
-    for some in same.values():
-        if len(some) < _ALIKE:
-            yield from some
-            continue
-        first, *rest = some[0]
-        yield [f"{len(some):,} like {first}", *rest]
+        for row in listed
+    ]
+    counts = Counter(keys)
+    for number, (key, row) in enumerate(zip(keys, listed, strict=True)):
+        if counts[key] < _ALIKE:
+            yield row
+        elif keys.index(key) == number:
+            first, *rest = row
+            yield [f"{counts[key]:,} like {first}", *rest]
 
 
 def _waits(run: RunVerdict | None) -> dict[int, str]:
@@ -212,6 +215,9 @@ def render_run(run: RunVerdict) -> None:
     if savings := [each for each in run.savings if each.remove not in words("limited")]:
         section(out, f"What would shorten {whole(run)} (all ranks replayed together)")
         _savings(out, savings[:_SAVINGS])
+    if run.pipeline is not None:
+        section(out, "Stages of the pipeline, in an average step")
+        _stages(out, run.pipeline)
     if run.collectives is not None:
         section(out, "Collectives")
         _collectives(out, run, run.collectives)
@@ -231,6 +237,22 @@ def _savings(out: Console, savings: Sequence[RunSaving]) -> None:
         what = shortens.get(saving.remove, f"no {saving.remove} on {ranks}").format(saving.rank)
         rows.append((percent(saving.share), duration(saving.saves_ns), what))
     out.print(table([">", ">", ""], rows))
+
+
+def _stages(out: Console, pipeline: Pipeline) -> None:
+    """A row for each stage: means of its ranks, as parts of a step."""
+    parts = ("work_ns", "fill_ns", "between_ns", "drain_ns", "rest_ns")
+    rows = []
+    for _, ranks in groupby(pipeline.ranks, key=lambda each: each.stage):
+        own = list(ranks)
+        named = ", ".join(str(each.rank) for each in own[:_RANKS]) + ", ..." * (len(own) > _RANKS)
+        means = (sum(getattr(each, part) for each in own) / len(own) for part in parts)
+        rows.append((named, *(f"{duration(ns)} ({share(ns, pipeline.step_ns)})" for ns in means)))
+    shown = rows if len(rows) <= _STAGES else [*rows[: _STAGES - 1], rows[-1]]
+    names = (">works", ">not begun", ">waits between", ">done", ">the rest")
+    out.print(table(["ranks" if len(pipeline.ranks) > len(rows) else "rank", *names], shown))
+    if len(shown) < len(rows):
+        out.print(f"... and {len(rows) - len(shown):,} stages between the first and the last")
 
 
 def _collectives(out: Console, run: RunVerdict, done: Collectives) -> None:

@@ -23,6 +23,7 @@ from tracekit.evidence.model import (
     Launch,
     OneOffEvent,
     Period,
+    Pipeline,
     SlowLink,
     Trace,
     WaitingRank,
@@ -303,6 +304,8 @@ class RunVerdict(Shown, frozen=True):
     clocks: Clocks | None
     bubble_ns: int
     """The total time that ranks wait for adjacent pipeline stages (`pipeline-bubble`)."""
+    pipeline: Pipeline | None
+    """What the stages of its pipelines do in an average step; None: it has none."""
     slow_links: list[SlowLink]
     """Groups whose messages take longer than those of similar groups."""
     savings: list[RunSaving]

@@ -53,6 +53,7 @@ def judge_run(evidence: RunEvidence, analyses: Sequence[Analysis]) -> RunVerdict
         collectives=evidence.collectives,
         clocks=evidence.clocks,
         bubble_ns=evidence.bubble_ns,
+        pipeline=evidence.pipeline,
         slow_links=[*evidence.slow_links],
         savings=_savings(evidence, late),
         why=[],

@@ -116,12 +116,14 @@ class PeerRanks:
     """The work of each rank by segment, from one collective's launch to the next.
 
     Ranks are peers if they take part in the same types of collectives in the same order: then their
-    segments hold the same program. A rank's work is compared with the median of its peers.
+    segments hold the same program. Ranks that send to each other, as stages of a pipeline do, are
+    no peers. A rank's work is compared with the median of its peers.
     """
 
     def __init__(self, joined: RankReplay) -> None:
         self.joined = joined
         self._begin = [self._order(number) for number in range(len(joined.graphs))]
+        self._chain = _chains(joined)
         self._totals: dict[int, Ints] = {}
 
     def _order(self, number: int) -> tuple[Ints, tuple[str, ...], Ints]:
@@ -140,8 +142,12 @@ class PeerRanks:
 
     def peers(self, number: int) -> list[int]:
         """The other ranks that run the same program as this one."""
-        types = [each[1] for each in self._begin]
-        return [i for i, each in enumerate(types) if i != number and each == types[number]]
+        types, chain = [each[1] for each in self._begin], self._chain
+        return [
+            i
+            for i, each in enumerate(types)
+            if i != number and each == types[number] and chain[i] != chain[number]
+        ]
 
     def sides(self, number: int) -> tuple[_Side, _Side]:
         """The work of a rank's host, and of its device without collectives, within the steps that
@@ -261,6 +267,25 @@ class PeerRanks:
             changed: Flags = factors[part] != 1
             rates.scale_each(factors[part][changed], which[changed])
         return True
+
+
+def _chains(joined: RankReplay) -> list[int]:
+    """For each rank, the first of those that send to each other, directly or through others."""
+    members = joined.members
+    chain = np.arange(len(joined.graphs))
+    exchange = np.flatnonzero(members.is_exchange)
+    rank, meeting = joined.rank[exchange], members.meeting[exchange]
+    changed = True
+    while changed:
+        first = np.full(members.count, len(chain))
+        np.minimum.at(first, meeting, chain[rank])
+        joint = chain.copy()
+        np.minimum.at(joint, rank, first[meeting])
+        changed = bool((joint != chain).any())
+        chain = joint
+    # A rank that sends to no other one is in a chain of its own.
+    listed: list[int] = chain.tolist()
+    return listed
 
 
 class Pricing:
