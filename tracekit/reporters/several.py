@@ -273,7 +273,9 @@ def _collectives(out: Console, run: RunVerdict, done: Collectives) -> None:
     if not rows:
         return
     most = sorted(rows, key=lambda row: -row["wire_ns"] * row["count"])
-    all_ns = max(1, done.waited_ns + run.bubble_ns)
+    # Meetings that could not be matched without contradiction are in these rows alone.
+    listed_ns = sum(row["wait_ns"] for row in rows)
+    all_ns = max(1, listed_ns, done.waited_ns + run.bubble_ns)
     waits = [f"{duration(ns)} ({share(ns, all_ns)})" for ns in (row["wait_ns"] for row in most)]
     cells = [
         (printable(row["type"]), _among(row, run), size(row["message_bytes"]), f"{row['count']:,}",
@@ -283,12 +285,14 @@ def _collectives(out: Console, run: RunVerdict, done: Collectives) -> None:
     ]  # fmt: skip
     figures = (">message", ">calls", ">on the wire", ">bus bandwidth", ">waited (of all waiting)")
     out.print(table(["type", "ranks", *figures], cells))
-    if rest := most[_SIZES:]:
-        rest_ns = sum(row["wait_ns"] for row in rest)
-        out.print(
-            f"... and {len(rest):,} more, {duration(rest_ns)} ({share(rest_ns, all_ns)}): "
-            "`tracekit query link_bandwidth`"
-        )
+    others = [(f"{len(most) - _SIZES:,} more", sum(row["wait_ns"] for row in most[_SIZES:]))]
+    if len(most) <= _SIZES:
+        others = []
+    if unlisted_ns := all_ns - max(1, listed_ns):
+        others.append(("messages of unknown size", unlisted_ns))
+    if others:
+        named = " and ".join(f"{what}, {duration(ns)} ({share(ns, all_ns)})" for what, ns in others)
+        out.print(f"... and {named}: `tracekit query link_bandwidth`")
 
 
 def _among(row: dict[str, Any], run: RunVerdict) -> str:
