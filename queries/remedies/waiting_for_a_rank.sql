@@ -31,12 +31,13 @@
 -- a wait for another stage of the rank's pipeline, which comes at another time by design: ranks that send to
 -- each other both ways are stages, and the sides on which a rank has such a partner tell its stage.
 WITH exchange AS (
-    SELECT DISTINCT trace_id, rank, direction,
-           regexp_extract_all(group_key, '\d+')[CASE direction WHEN 'send' THEN 2 ELSE 1 END]::BIGINT AS partner
+    SELECT DISTINCT trace_id, rank, direction, regexp_extract_all(group_key, '\d+') AS ends,
+           ends[CASE direction WHEN 'send' THEN 2 ELSE 1 END]::BIGINT AS partner
     FROM collective AS c JOIN matched_collective AS m USING (trace_id, event_id) WHERE direction IS NOT NULL
 ),
 stage AS (
-    SELECT trace_id, list(partner) AS partners, 1 + count_if(partner > rank) - count_if(partner < rank) AS side
+    SELECT trace_id, list(partner) AS partners,
+           1 + count_if(partner > rank) - count_if(partner < rank) AS side
     FROM (SELECT trace_id, rank, partner FROM exchange GROUP BY ALL HAVING count(*) = 2) GROUP BY trace_id
 ),
 met AS (

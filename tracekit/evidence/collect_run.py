@@ -16,6 +16,7 @@ from tracekit.causes import CAUSES
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import call_sites_of
+from tracekit.evidence.collect_lateness import lateness_of
 from tracekit.evidence.collect_pipeline import pipeline_of
 from tracekit.evidence.model import (
     CallSite,
@@ -116,6 +117,7 @@ class _Collector:
             pipeline=pipeline,
             slow_stage=slow_stage,
             saved_ns=self._saved(pipeline, with_bubble=bubble_ns > 0),
+            lateness=lateness_of(self.database, self.pricing) if len(late) > 1 else None,
             alike_saves_ns=self._saves_like_peers(self.numbers) if are_several else None,
         )
 

@@ -56,6 +56,28 @@ class SlowStage(Struct, frozen=True):
     excess: RankExcess | None = None
 
 
+class Lateness(Struct, frozen=True, kw_only=True):
+    """What the ranks' steps take beyond the median step of all of them, in the whole run."""
+
+    saves_ns: int
+    """How much shorter the run is without it."""
+    cause: str
+    """The cause of most of it."""
+    excess_ns: int
+    """All of it, on all ranks."""
+    stops: int
+    """Calls that are far longer than usual, on all ranks."""
+    stopped_ranks: int
+    """The ranks that have stops."""
+    stopped_ns: int
+    """How much longer than usual all stops take."""
+    longest_ns: int
+    kinds: int
+    """The different calls among them: a thread that loses its core stops in any call."""
+    places: Sequence[str] = ()
+    """The most frequent ones."""
+
+
 class RunEvidence(Struct, frozen=True, kw_only=True):
     """What the verdict of a run judges."""
 
@@ -90,5 +112,7 @@ class RunEvidence(Struct, frozen=True, kw_only=True):
     """None: the run has no pipeline."""
     saved_ns: Mapping[str, int] = {}
     """How much shorter the run is without each cause of time, or its pipeline's waits."""
+    lateness: Lateness | None = None
+    """None: no step takes longer, or they cannot be compared."""
     alike_saves_ns: int | None = None
     """How much shorter it is if every rank takes as long as its peers; None: none has peers."""

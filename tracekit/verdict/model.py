@@ -29,6 +29,7 @@ from tracekit.evidence.model import (
     WaitingRank,
     Window,
 )
+from tracekit.evidence.run import Lateness
 from tracekit.evidence.units import UnitGroup
 from tracekit.records import Shown
 from tracekit.replay.model import Causal
@@ -298,6 +299,8 @@ class RunVerdict(Shown, frozen=True):
     recording; None: no such rank, or unknown."""
     late_ranks: list[LateRank]
     """The ranks for which others waited, worst first."""
+    lateness: Lateness | None
+    """What makes one rank late after another; None: one rank sets the pace, or none is late."""
     waiting: list[WaitingRank]
     """Each rank's waiting time."""
     collectives: Collectives | None

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tracekit.causes import words
 from tracekit.evidence.model import Collectives, SlowLink, WaitingRank
+from tracekit.evidence.run import Lateness
 from tracekit.replay.grammar import BUBBLE
 from tracekit.text import counted, duration, lowered, percent, printable, share, size
 from tracekit.thresholds import Thresholds
@@ -33,6 +34,12 @@ def headline(run: RunVerdict, analyses: Sequence[Analysis]) -> str:
     if run.pace is not None:
         cause = run.pace.cause
         return f"{ranks}: rank {run.pace_rank} sets the pace{f', by {cause}' if cause else ''}"
+    if run.lateness is not None:
+        shorter = share(run.lateness.saves_ns, run.span_ns or 1)
+        return (
+            f"{ranks}: lateness moves from rank to rank, by {run.lateness.cause}; without it, "
+            f"{whole(run)} would be {shorter} shorter"
+        )
     bound, bound_alike = bound_of_most(analyses)
     count = "all" if len(bound_alike) == len(analyses) else f"{len(bound_alike)} of them"
     clauses = [f"{count} are {bound}"]
@@ -144,7 +151,9 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis], thresholds: Thresho
     late_ranks = [late for late in run.late_ranks if late.cause != START_SKEW]
     # Whether the ranks wait for each other long enough to mention.
     is_long = met.waited_ns >= thresholds.named_gain * all_ns > 0
-    if late_ranks and (is_long or run.pace is not None):
+    if run.lateness is not None:
+        why += _in_turn(run, met, late_ranks, run.lateness, thresholds)
+    elif late_ranks and (is_long or run.pace is not None):
         why += _late_sentences(run, met, late_ranks)
     elif met.count and _missing(run):
         why.append(
@@ -221,6 +230,42 @@ def _late_sentences(
             "Stages of a pipeline end one after the other, so they come to a collective at "
             "different times: what no rank's own work explains of it is the pipeline's drain."
         )
+
+
+def _in_turn(
+    run: RunVerdict,
+    met: Collectives,
+    late_ranks: Sequence[LateRank],
+    lateness: Lateness,
+    thresholds: Thresholds,
+) -> Iterator[str]:
+    """How lateness moves from rank to rank, what it costs, and what the ranks have in common."""
+    late = [each for each in late_ranks if each.times_last]
+    most = max(late, key=lambda each: each.held_up_ns)
+    alone_ns = max(each.saves_ns or 0 for each in late) * max(1, run.steps)
+    yield (
+        f"No rank sets the pace alone: {counted(len(late), 'rank')} come last in turn, rank "
+        f"{most.rank} in {most.times_last:,} of {counted(met.count, 'collective')}, for "
+        f"{share(most.held_up_ns, met.waited_ns)} of the waiting. As quick as the others, a single "
+        f"rank would make {whole(run)} at most {share(alone_ns, run.span_ns or 1)} shorter; if no "
+        f"rank took longer than usual for a part of a step, it would be "
+        f"{share(lateness.saves_ns, run.span_ns or 1)} shorter "
+        f"({duration(lateness.saves_ns / max(1, run.steps))})."
+    )
+    if not lateness.stops:
+        return
+    calls = counted(lateness.stops, "call")
+    ranks = counted(lateness.stopped_ranks, "rank")
+    where = f"{calls} of up to {duration(lateness.longest_ns)} on {ranks}"
+    named = ", ".join(_clipped(place) for place in lateness.places)
+    if lateness.kinds >= thresholds.fewest_alike:
+        yield (
+            f"What the ranks have in common: {where} that usually take microseconds, in "
+            f"{lateness.kinds:,} kinds of calls ({named}): threads lose their cores. Keep each "
+            "rank's threads on cores of their own (threads-and-quota), on all ranks."
+        )
+    elif named:
+        yield f"What the ranks have in common: {where} that are usually shorter ({named})."
 
 
 def drained_ranks(met: Collectives | None, late_ranks: Sequence[LateRank]) -> list[LateRank]:
