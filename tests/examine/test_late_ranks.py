@@ -42,7 +42,7 @@ def test_threads_that_stop_in_turn_are_no_rank_s_fault(tmp_path, job):
     assert price(verdict, "lateness") == pytest.approx(saved, rel=ALLOWED)
     assert "lateness moves from rank to rank, by dispatch" in verdict.headline
     assert "threads lose their cores" in text and "(threads-and-quota)" in text
-    assert "sets the pace, by" not in text
+    assert "sets the pace, by" not in text and "happened once" not in text
     stops = verdict.lateness
     assert (stops.stopped_ranks, stops.kinds) == (job.ranks, 5)
     assert stops.stops == pytest.approx(len(job.stops), abs=job.ranks)
@@ -67,3 +67,33 @@ def test_ranks_that_never_stop_are_not_late(tmp_path):
     verdict, text, _ = found_in(tmp_path, Stopping())
     assert (verdict.pace_rank, verdict.lateness) == (None, None)
     assert "they come to their collectives together" in text
+
+
+@pytest.mark.parametrize("marks", [True, False], ids=["marked steps", "a loop"])
+@pytest.mark.parametrize(
+    ("once", "cause"),
+    [({"cold_ns": 300 * MS}, "launch"), ({"checkpoint_ns": 300 * MS}, "python")],
+    ids=["a cold launch on each rank", "a checkpoint of one rank"],
+)
+def test_what_happened_once_is_no_part_of_a_run_s_prices(tmp_path, once, cause, marks):
+    told = {}
+    for name, job in {"usual": {}, "once": once}.items():
+        (tmp_path / name).mkdir()
+        stopping.write(tmp_path / name, Stopping(marks=marks, **job))
+        with tracekit.load(tmp_path / name, verdicts=False) as run:
+            told[name] = judged(run)
+    usual, verdict = told["usual"], told["once"]
+    text = " ".join(verdict.why)
+    assert f"300 ms that happened once is left out ({cause})" in text
+    assert (verdict.pace_rank, verdict.lateness) == (None, None)
+    assert "come to their collectives together" in text
+    assert verdict.span_ns == pytest.approx(usual.span_ns, rel=ALLOWED)
+    saved = ({each.remove: each.share for each in found.savings} for found in (verdict, usual))
+    shares, usual_shares = saved
+    assert shares == pytest.approx(usual_shares, rel=ALLOWED)
+
+
+def test_what_a_rank_does_in_each_step_did_not_happen_once(tmp_path):
+    job = Stopping(stops={(step, 0): 25 * MS for step in range(12)})
+    verdict, text, _ = found_in(tmp_path, job)
+    assert verdict.pace_rank == 0 and "happened once" not in text

@@ -1,4 +1,5 @@
-"""Simulated runs of data-parallel ranks whose threads lose their cores now and then."""
+"""Simulated runs of data-parallel ranks whose threads lose their cores now and then, or which start
+cold."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kit import ranks_simulated, simulated
-from tests.kit.atoms import MS, US, Launch, Op, Sync, operator, step
+from tests.kit.atoms import MS, US, Launch, Op, Sync, Work, line, operator, step
 from tests.kit.ranks_simulated import KERNEL
 from tests.kit.simulator import Simulation
 
@@ -30,6 +31,12 @@ class Stopping:
     """How long a rank's thread stops in a step, by step and rank, in ns."""
     longer: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """How much longer a rank's largest kernel takes in a step, by step and rank, in ns."""
+    cold_ns: int = 0
+    """How long one launch of the first step takes, on each rank."""
+    checkpoint_ns: int = 0
+    """How long rank 0 writes a checkpoint, once, between its steps."""
+    marks: bool = True
+    """Whether steps are marked."""
 
 
 def in_turn(seed: int = 0, ns: int = 8 * MS, each: int = 4, **job: Any) -> Stopping:
@@ -52,7 +59,8 @@ def uneven(seed: int = 0, ns: int = 4 * MS, each: int = 3, **job: Any) -> Stoppi
 
 def _atoms(job: Stopping, rank: int) -> Iterator[Any]:
     for number in range(job.steps):
-        yield step(number + 1, *_step(job, number, rank))
+        atoms = _step(job, number, rank)
+        yield from [step(number + 1, *atoms)] if job.marks else atoms
 
 
 def _step(job: Stopping, number: int, rank: int) -> Iterator[Any]:
@@ -62,8 +70,11 @@ def _step(job: Stopping, number: int, rank: int) -> Iterator[Any]:
         name = _KINDS[turn % len(_KINDS)]
         lost = stop_ns if turn == stopped else 0
         more = 0 if turn else job.longer.get((number, rank), 0)
-        launch = Launch(5 * US, (("math", job.call_ns // 3 + more),))
+        cold_ns = job.cold_ns if (number, turn) == (0, 3) else 0
+        launch = Launch(5 * US + cold_ns, (("math", job.call_ns // 3 + more),))
         yield operator(name, job.call_ns - 5 * US + lost, launch)
+    if (number, rank) == (job.steps // 2, 0) and job.checkpoint_ns:
+        yield line("checkpoint.py(17): save", Work(job.checkpoint_ns))
     args = {
         "Collective name": "allreduce", "In msg nelems": 1 << 20, "Out msg nelems": 1 << 20,
         "dtype": "Float", "Process Group Name": "dp", "Group size": job.ranks, "Seq": number + 1,

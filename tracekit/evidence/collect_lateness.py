@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 
@@ -20,13 +21,13 @@ def lateness_of(database: Session, pricing: Pricing) -> Lateness | None:
     they cannot be compared, or take no longer."""
     joined, peers = pricing.joined, pricing.peers
     numbers = {trace_id: number for number, trace_id in enumerate(joined.trace_ids)}
-    stops = [row for row in database.ask("rank_stops") if row["trace_id"] in numbers]
+    stops = _stops(database, pricing, numbers)
     for row in stops:
         own = peers.stops.setdefault(numbers[row["trace_id"]], {})
         own[row["event_id"]] = row["dur_ns"] - row["usual_ns"]
     run = pricing.steady()
     saves_ns = 0 if run is None else pricing.saved(run)
-    if saves_ns < database.thresholds.named_gain * joined.measured.span_ns:
+    if saves_ns < database.thresholds.named_gain * pricing.before.span_ns:
         return None
     excess = np.zeros((2, len(CAUSES)), np.int64)
     for number in numbers.values():
@@ -46,3 +47,15 @@ def lateness_of(database: Session, pricing: Pricing) -> Lateness | None:
         kinds=len(names),
         places=[name for name, _ in names.most_common(_NAMED)],
     )
+
+
+def _stops(database: Session, pricing: Pricing, numbers: dict[int, int]) -> list[dict[str, Any]]:
+    """The calls that stop, without those that happened once in the run."""
+    rows = [row for row in database.ask("rank_stops") if row["trace_id"] in numbers]
+    stopped = {numbers[row["trace_id"]] for row in rows}
+    own_ns = {number: pricing.peers.host_ns(number) for number in stopped}
+    return [
+        row
+        for row in rows
+        if own_ns[numbers[row["trace_id"]]].get(row["event_id"], 0) > row["usual_ns"]
+    ]

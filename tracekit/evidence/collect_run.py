@@ -17,6 +17,7 @@ from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import call_sites_of
 from tracekit.evidence.collect_lateness import lateness_of
+from tracekit.evidence.collect_once import once_of
 from tracekit.evidence.collect_pipeline import pipeline_of
 from tracekit.evidence.model import (
     CallSite,
@@ -29,7 +30,7 @@ from tracekit.evidence.model import (
 )
 from tracekit.evidence.run import EXAMINED, RankEvidence, RankExcess, RunEvidence, SlowStage
 from tracekit.replay.grammar import BUBBLE
-from tracekit.replay.graph.arrays import Flags, sums
+from tracekit.replay.graph.arrays import Flags, Ints, sums
 from tracekit.replay.ranks.rank_replay import RankReplay, not_one_run, replayable
 from tracekit.replay.ranks.stragglers import Pricing, blamed_wait_ns
 from tracekit.stages import stage
@@ -58,7 +59,8 @@ class _Collector:
 
     def __init__(self, database: Session, joined: RankReplay) -> None:
         self.database, self.joined, self.thresholds = database, joined, database.thresholds
-        self.pricing = Pricing(joined)
+        self.once, base = once_of(joined)
+        self.pricing = Pricing(joined, base)
         self.peers = self.pricing.peers
         self.numbers = range(len(joined.trace_ids))
         self.bandwidth = database.ask("link_bandwidth") if len(joined.members) else []
@@ -83,8 +85,10 @@ class _Collector:
 
     def _replayed(self, recorded: RunEvidence) -> RunEvidence:
         """The evidence with what replays of all ranks show."""
-        joined, measured = self.joined, self.joined.measured
-        awaited_ns = blamed_wait_ns(joined)
+        joined, before = self.joined, self.pricing.before
+        # What happened once is no part of what the ranks wait for each other.
+        apart = before if self.once else None
+        awaited_ns = blamed_wait_ns(joined, apart)
         late = sorted((n for n in awaited_ns if round(awaited_ns[n])), key=lambda n: -awaited_ns[n])
         came_last = joined.rank[joined.last[~self._is_exchange]]
         times_last = np.bincount(came_last, minlength=len(self.numbers)).tolist()
@@ -104,13 +108,14 @@ class _Collector:
         has_stages = self._is_exchange.any()
         slow_stage = self._slow_stage() if has_stages else None
         pipeline = pipeline_of(joined, self.traces) if has_stages else None
-        bubble_ns = int(joined.members.wait_ns[joined.members.is_exchange].sum())
+        bubble_ns = int(self._wait_ns[joined.members.is_exchange].sum())
         are_several = len(late) + (slow_stage is not None) > 1
         return replace(
             recorded,
             ranks=ranks,
-            step_ns=median_low(measured.lengths.tolist()),
-            span_ns=measured.span_ns,
+            step_ns=median_low(before.lengths.tolist()),
+            span_ns=before.span_ns,
+            once=self.once,
             waiting=self._waiting(),
             bubble_ns=bubble_ns,
             slow_links=self._slow_links(),
@@ -126,6 +131,11 @@ class _Collector:
         """Which meetings are a send with its receive."""
         flags: Flags = self.joined.members.is_exchange[self.joined.last]
         return flags
+
+    @cached_property
+    def _wait_ns(self) -> Ints:
+        """Each member's wait for the last one, without what happened once."""
+        return self.pricing.before.wait_ns if self.once else self.joined.members.wait_ns
 
     # -- what a rank does more than its peers
 
@@ -171,7 +181,7 @@ class _Collector:
         run = self.pricing.like_the_others([number])
         if run is None:
             return None
-        spared_ns = joined.measured.wait_ns[exchanges].sum() - run.wait_ns[exchanges].sum()
+        spared_ns = self.pricing.before.wait_ns[exchanges].sum() - run.wait_ns[exchanges].sum()
         saves_ns = self.pricing.saved(run)
         trace_id, excess_of = joined.trace_ids[number], self._excess(number)
         return SlowStage(trace_id, max(0, int(spared_ns)), saves_ns, excess_of)
@@ -219,7 +229,7 @@ class _Collector:
         ranks, lengths_ns = len(self.numbers), self._lengths()
         pair = joined.rank * ranks + joined.rank[joined.last[members.meeting]]
         # A row for each rank, a column for each awaited one.
-        waits = sums(pair, np.where(members.is_exchange, 0, members.wait_ns), ranks**2)
+        waits = sums(pair, np.where(members.is_exchange, 0, self._wait_ns), ranks**2)
         waiting = []
         for trace, by_ns, length_ns in zip(
             self.traces, waits.reshape(ranks, ranks), lengths_ns, strict=True
@@ -235,10 +245,10 @@ class _Collector:
 
     def _lengths(self) -> list[int]:
         """The length of each rank's steps."""
-        measured = self.joined.measured
+        before = self.pricing.before
         if not self.joined.step_names:
-            return [measured.span_ns] * len(self.numbers)
-        return [int(ends[-1] - ends[0]) for ends in self.joined.rank_borders(measured.runs)]
+            return [before.span_ns] * len(self.numbers)
+        return [int(ends[-1] - ends[0]) for ends in self.joined.rank_borders(before.runs)]
 
     def _begins(self) -> dict[int, int]:
         """When the ranks whose clocks can be compared begin, by the first rank's clock."""
@@ -256,7 +266,7 @@ class _Collector:
             exchanges=int(self._is_exchange.sum()),
             matched_by=dict(zip(names.tolist(), counts.tolist(), strict=True)),
             left_out=joined.ambiguous + int((~joined.is_met).sum()),
-            waited_ns=joined.waited_ns,
+            waited_ns=int(self._wait_ns[~members.is_exchange].sum()),
             wire_ns=int(members.wire_ns[last][~self._is_exchange].sum()),
             bandwidth=self.bandwidth,
         )

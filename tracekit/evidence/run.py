@@ -97,6 +97,8 @@ class RunEvidence(Struct, frozen=True, kw_only=True):
     """The median step; without steps, the run."""
     span_ns: int | None = None
     """The length of the run; None: its ranks are not replayed together."""
+    once: Mapping[str, int] = {}
+    """What its hosts did once, by cause: lengths and prices are without it."""
     waiting: Sequence[WaitingRank] = ()
     """How long each rank waits; none if they are not replayed together."""
     bubble_ns: int = 0

@@ -20,7 +20,6 @@ from tracekit.verdict.run_words import (
     happened_once,
     headline,
     is_communicating,
-    once_by_cause,
     sentences,
 )
 
@@ -32,8 +31,6 @@ def judge_run(evidence: RunEvidence, analyses: Sequence[Analysis]) -> RunVerdict
     """The verdict of a run, of whose ranks there are these analyses."""
     by_trace = {analysis.trace.trace_id: analysis for analysis in analyses}
     analyses = [by_trace[rank.trace_id] for rank in evidence.ranks]
-    once = once_by_cause(analyses) if not evidence.steps else {}
-    evidence = _without(once, evidence)
     late = _late_ranks(evidence)
     pace = _pace(evidence, late)
     if pace is None and (pace := _slow_stage(evidence)):
@@ -61,22 +58,9 @@ def judge_run(evidence: RunEvidence, analyses: Sequence[Analysis]) -> RunVerdict
         why=[],
         unknown=[*_unknown(evidence, analyses), *began_late(late)],
     )
-    why = [*sentences(verdict, analyses, evidence.thresholds), *happened_once(once)]
+    why = [*sentences(verdict, analyses, evidence.thresholds), *happened_once(evidence)]
     verdict = replace(verdict, why=why)
     return replace(verdict, headline=headline(verdict, analyses))
-
-
-def _without(once: dict[str, int], evidence: RunEvidence) -> RunEvidence:
-    """The evidence on a run without marked steps, without what happened once on its ranks: it is no
-    part of what the run repeats."""
-    if evidence.span_ns is None or not once:
-        return evidence
-    left_ns = max(0, evidence.span_ns - sum(once.values()))
-    saved_ns = {
-        cause: min(left_ns, max(0, ns - once.get(cause, 0)))
-        for cause, ns in evidence.saved_ns.items()
-    }
-    return replace(evidence, span_ns=left_ns, step_ns=left_ns, saved_ns=saved_ns)
 
 
 def _steps(evidence: RunEvidence) -> int:

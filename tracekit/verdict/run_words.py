@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tracekit.causes import words
 from tracekit.evidence.model import Collectives, SlowLink, WaitingRank
-from tracekit.evidence.run import Lateness
+from tracekit.evidence.run import Lateness, RunEvidence
 from tracekit.replay.grammar import BUBBLE
 from tracekit.text import counted, duration, lowered, percent, printable, share, size
 from tracekit.thresholds import Thresholds
@@ -86,24 +86,10 @@ def bound_of_most(analyses: Sequence[Analysis]) -> tuple[str, list[Analysis]]:
     return ("", []) if most in ("", UNKNOWN) else (most, by_bound[most])
 
 
-def once_by_cause(analyses: Sequence[Analysis]) -> dict[str, int]:
-    """What happened once on the ranks, by cause: the longest of a rank, since they wait for each
-    other."""
-    longest: dict[str, int] = {}
-    for analysis in analyses:
-        if analysis.happened is None:
-            continue
-        own: dict[str, int] = defaultdict(int)
-        for event in analysis.one_offs:
-            own[event.cause] += event.excess_ns
-        for cause, ns in own.items():
-            longest[cause] = max(longest.get(cause, 0), ns)
-    return longest
-
-
-def happened_once(once: dict[str, int]) -> Iterator[str]:
-    """A sentence on what the run's length and prices leave out."""
-    if once:
+def happened_once(evidence: RunEvidence) -> Iterator[str]:
+    """A sentence on what the run's length and prices leave out, if that is much."""
+    once, least = evidence.once, evidence.thresholds.small_gain
+    if once and sum(once.values()) >= least * (evidence.span_ns or 0):
         causes = ", ".join(sorted(once, key=lambda cause: -once[cause])[:_NAMED])
         yield f"{duration(sum(once.values()))} that happened once is left out ({causes})."
 

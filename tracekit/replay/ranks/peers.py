@@ -3,6 +3,8 @@ steps."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tracekit.causes import CAUSES
@@ -26,8 +28,10 @@ class PeerRanks:
     no peers. A rank's work is compared with the median of its peers.
     """
 
-    def __init__(self, joined: RankReplay) -> None:
-        self.joined = joined
+    def __init__(self, joined: RankReplay, base: Sequence[Scale] | None = None) -> None:
+        """`base` are the scales of each rank without what happened once, if that is no part of its
+        work."""
+        self.joined, self.base = joined, base
         self._begin = [self._order(number) for number in range(len(joined.graphs))]
         self._chain = _chains(joined)
         self._totals: dict[int, Ints] = {}
@@ -76,6 +80,9 @@ class PeerRanks:
         )
         segment = np.searchsorted(launches, at[stretch], "right")
         ns = np.diff(host.borders)[stretch]
+        if self.base is not None:
+            rates = self.base[number].host
+            ns = np.rint(ns * rates.rate[rates.kind[stretch]]).astype(np.int64)
         on_host = (stretch, part(HOST, segment, host.cause[stretch]), ns)
         # Communication is left out, since it contains the waiting.
         op = np.flatnonzero(device.cause != CAUSES.index("communication"))
@@ -175,12 +182,18 @@ class PeerRanks:
         lower: Ints = np.minimum(totals, usual).astype(np.int64)
         return lower
 
+    def host_ns(self, number: int) -> dict[int, int]:
+        """How long each event of a rank's host works itself."""
+        which, _, ns = self.sides(number)[HOST]
+        events = self.joined.graphs[number].host.event[which]
+        every, index = np.unique(events, return_inverse=True)
+        return dict(zip(every.tolist(), sums(index, ns, len(every)).tolist(), strict=True))
+
     def _stopless(self, number: int) -> Floats:
         """The part of each stretch of a rank's host that remains without stops."""
         which, _, ns = self.sides(number)[HOST]
         events = self.joined.graphs[number].host.event[which]
-        stops = self.stops.get(number, {})
-        kept = np.ones(len(ns))
+        stops, kept = self.stops.get(number, {}), np.ones(len(ns))
         for event in stops.keys() & {*events.tolist()}:
             own = events == event
             kept[own] = 1 - min(1.0, stops[event] / max(1, int(ns[own].sum())))

@@ -11,13 +11,15 @@ import numpy as np
 
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import BUBBLE, STEADY, STRAGGLER, Change, parse_of_run
+from tracekit.replay.graph.arrays import Ints
 from tracekit.replay.ranks.peers import PeerRanks
 from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun
 from tracekit.replay.simulator import Scale
 
 
-def blamed_wait_ns(joined: RankReplay) -> dict[int, float]:
-    """The total wait of all other ranks for each rank in collectives, in ns.
+def blamed_wait_ns(joined: RankReplay, run: RanksRun | None = None) -> dict[int, float]:
+    """The total wait of all other ranks for each rank in collectives, in ns, as recorded or in a
+    replay.
 
     A wait counts for the rank that arrived last. If that rank, since it last met the others, waited
     longer for ranks in other groups than the others did, that part counts for the ranks it waited
@@ -28,12 +30,13 @@ def blamed_wait_ns(joined: RankReplay) -> dict[int, float]:
     by_meeting: dict[int, list[int]] = defaultdict(list)
     for member, meeting in enumerate(members.meeting.tolist()):
         by_meeting[meeting].append(member)
-    waits, walls = _histories(joined)
-    wait_ns = members.wait_ns
+    waits, walls = _histories(joined, run)
+    wait_ns = members.wait_ns if run is None else run.wait_ns
+    lasts = joined.last if run is None else _last_to_wait(joined, wait_ns)
     blamed: dict[int, dict[int, float]] = {}
     total: dict[int, float] = defaultdict(float)
     for meeting in np.argsort(joined.recorded_end_ns, kind="stable").tolist():
-        last = int(joined.last[meeting])
+        last = int(lasts[meeting])
         late = int(joined.rank[last])
         blamed[meeting] = {late: 1.0}
         others = [each for each in by_meeting[meeting] if each != last]
@@ -56,30 +59,46 @@ def blamed_wait_ns(joined: RankReplay) -> dict[int, float]:
 _Between = list[tuple[int, int]]
 
 
-def _histories(joined: RankReplay) -> tuple[dict[int, _Between], dict[int, int]]:
+def _last_to_wait(joined: RankReplay, wait_ns: Ints) -> Ints:
+    """The member of each meeting that waits least: the one that comes last in a replay."""
+    meeting = joined.members.meeting
+    order = np.lexsort((joined.last[meeting] != np.arange(len(meeting)), wait_ns, meeting))
+    last = np.zeros(joined.members.count, np.int64)
+    last[meeting[order[::-1]]] = order[::-1]
+    return last
+
+
+def _histories(
+    joined: RankReplay, run: RanksRun | None
+) -> tuple[dict[int, _Between], dict[int, int]]:
     """For each member, the waits of its rank since it last left a meeting of the same group
     (indices and ns), and the time from then to its arrival, without these waits and the time on the
     wire.
     """
     members, waits = joined.members, {}
-    wait_ns = members.wait_ns
+    wait_ns = members.wait_ns if run is None else run.wait_ns
     walls: dict[int, int] = {}
-    for own, replay, ahead in zip(joined.own, joined.replays, joined.ahead_ns, strict=True):
-        start = replay.graph.device.start[joined.op[own]] + ahead
+    for number, (own, ahead) in enumerate(zip(joined.own, joined.ahead_ns, strict=True)):
+        ops = joined.op[own]
+        if run is None:
+            start, length = joined.replays[number].graph.device.start[ops], members.ns[own]
+        else:
+            start, length = run.runs[number].time[1 + ops], run.runs[number].op_ns[ops]
+        start = start + ahead
         order = np.argsort(start, kind="stable")
         groups: dict[str, int] = {}
         passed: list[tuple[int, int, int]] = []
+        taken: list[int] = []
         for at in order.tolist():
             member = int(own[at])
             group = str(members.group[member])
             since = groups.get(group, 0)
             between = passed[since:]
             left = passed[since - 1][2] if since else 0
-            busy = sum(int(members.ns[each]) for each, _, _ in between)
-            walls[member] = int(start[at]) - left - busy
+            walls[member] = int(start[at]) - left - sum(taken[since:])
             waits[member] = [(each, ns) for each, ns, _ in between if ns > 0]
-            end = int(start[at] + members.ns[member])
-            passed.append((member, int(wait_ns[member]), end))
+            passed.append((member, int(wait_ns[member]), int(start[at] + length[at])))
+            taken.append(int(length[at]))
             groups[group] = len(passed)
     return waits, walls
 
@@ -104,13 +123,26 @@ def _passed(
 class Pricing:
     """Replays of a run's ranks with changes. Lengths are in ns."""
 
-    def __init__(self, joined: RankReplay) -> None:
-        self.joined = joined
-        self.peers = PeerRanks(joined)
+    def __init__(self, joined: RankReplay, base: Sequence[Scale] | None = None) -> None:
+        """`base` are the scales of each rank on which changes are made, without what happened
+        once."""
+        self.joined, self.base = joined, base
+        self.peers = PeerRanks(joined, base)
+
+    @cached_property
+    def before(self) -> RanksRun:
+        """The replay without changes."""
+        return self.joined.measured if self.base is None else self.joined.run(self.base)
 
     def saved(self, run: RanksRun) -> int:
         """The decrease of the run's length in a replay; 0 if it gets longer."""
-        return max(0, self.joined.measured.span_ns - run.span_ns)
+        return max(0, self.before.span_ns - run.span_ns)
+
+    def _scales(self, *changes: str) -> list[Scale]:
+        """The scales of each rank, which the caller may change."""
+        if self.base is None:
+            return self.joined.scales(*changes)
+        return [each.copy() for each in self.base]
 
     def changed(self, texts: Sequence[str]) -> RanksRun:
         """The replay with changes such as `rank:6:host*0.5` or `straggler*0`.
@@ -121,7 +153,7 @@ class Pricing:
         joined = self.joined
         changes = [parse_of_run(text) for text in texts]
         whats = {change.what for change in changes}
-        scales = joined.scales(*{STEADY} & whats)
+        scales = self._scales(*{STEADY} & whats)
         for each in changes:
             if each.what == STRAGGLER:
                 number = self._late() if each.rank is None else self._number(each)
@@ -169,14 +201,14 @@ class Pricing:
 
     def like_the_others(self, numbers: Iterable[int]) -> RanksRun | None:
         """The replay in which these ranks take as long as their peers; None: no peers."""
-        scales = self.joined.scales()
+        scales = self._scales()
         have_peers = [self.peers.scale(number, 0.0, scales[number]) for number in numbers]
         return self.joined.run(scales) if any(have_peers) else None
 
     def steady(self) -> RanksRun | None:
         """The replay in which no part of a step takes longer than in the median step; None: steps
         cannot be compared."""
-        scales = self.joined.scales()
+        scales = self._scales()
         numbers = range(len(scales))
         are_steady = [self.peers.make_steady(number, scales[number]) for number in numbers]
         return self.joined.run(scales) if any(are_steady) else None
@@ -191,7 +223,7 @@ class Pricing:
             alike = (members.group[last] == row["group_key"]) & (members.type[last] == row["type"])
             alike &= members.bytes[last] == row["message_bytes"]
             factor[alike] = np.minimum(1.0, row["others_wire_ns"] / wire[alike])
-        return self.joined.run(self.joined.scales(), factor)
+        return self.joined.run(self._scales(), factor)
 
     @cached_property
     def _apart(self) -> RankReplay:
