@@ -169,17 +169,25 @@ def write_ranks(
     runs: list[Simulation],
     clocks: Mapping[int, int] | None = None,
     hosts: Sequence[str] = (),
+    lose: simulated.Lose = list,
     **metadata: Any,
 ) -> list[Simulation]:
-    """Writes the traces of ranks that ran, whose clocks are ahead by these times."""
+    """Writes the traces of ranks that ran, whose clocks are ahead by these times, after `lose` took
+    away some of their events."""
     for rank, run in enumerate(runs):
         ahead_us = (clocks or {}).get(rank, 0) / 1000
 
         def moved(events: list[dict[str, Any]], us: float = ahead_us) -> list[dict[str, Any]]:
-            return [event | {"ts": round(event["ts"] + us, 3)} for event in events]
+            return [event | {"ts": round(event["ts"] + us, 3)} for event in lose(events)]
 
         place = {"backend": "nccl", "rank": rank, "world_size": len(runs)}
         base = {"baseTimeNanoseconds": 10 * MS, "distributedInfo": place} | metadata
         host = {"host_name": hosts[rank]} if hosts else {}
         simulated.write(folder / f"rank{rank}.json", run, moved, **base, **host)
     return runs
+
+
+def thinned(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Events without the calls that tell which stream waits for which, as some files are."""
+    gone = ("cudaEventRecord", "cudaStreamWaitEvent")
+    return [event for event in events if event["name"] not in gone]
