@@ -102,10 +102,24 @@ CASES = {
         evidence=run_evidence(rank(0), rank(1, **LATE_RANK | {"saves_ns": 0})),
         cause="python", says=["no shorter: others are as late"],
     ),
+    "ranks that are late for a part of the waiting each": JudgedRun(
+        evidence=run_evidence(*[
+            rank(number, **LATE_RANK | {"saves_ns": number * MS // 10}) for number in range(5)
+        ]),
+        cause="python",
+        says=[
+            "100.0 % of it is for ranks 0, 1, 2 and 2 more, each for a part: as quick as the "
+            "others, none of them would make the run 1.0 % shorter alone.",
+        ],
+        lacks=["others are as late", "Another"],
+    ),
     "a rank whose recording began late": JudgedRun(
         evidence=run_evidence(rank(0), rank(1, **LATE_RANK | {"begins_ns": 15 * MS})),
         cause="start-skew", best="straggler",
-        says=["whose recording begins 15 ms after the median of the others"],
+        says=[
+            "100.0 % of it is for rank 1, whose recording begins late: that tells nothing of other "
+            "steps.", "whose recording begins 15 ms after the median of the others",
+        ],
     ),
     "a rank whose clock cannot be compared": JudgedRun(
         evidence=run_evidence(rank(0), rank(1, **LATE_RANK | {"begins_ns": None}), clocks=None),

@@ -270,7 +270,8 @@ def _collectives(out: Console, run: RunVerdict, done: Collectives) -> None:
     if run.start_skew_ns:
         out.print(f"the recordings begin {duration(run.start_skew_ns)} apart")
     rows = [row for row in done.bandwidth if row["message_bytes"]]
-    if not rows:
+    # Without a common replay, they may not be the same collectives: their times say nothing.
+    if not rows or run.span_ns is None:
         return
     most = sorted(rows, key=lambda row: -row["wire_ns"] * row["count"])
     # Meetings that could not be matched without contradiction are in these rows alone.

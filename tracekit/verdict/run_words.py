@@ -14,7 +14,8 @@ from tracekit.replay.grammar import BUBBLE
 from tracekit.text import counted, duration, lowered, percent, printable, share, size
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, LateRank, RunVerdict
-from tracekit.verdict.regime import UNKNOWN, bound_by
+from tracekit.verdict.pipeline_words import bubble
+from tracekit.verdict.regime import UNKNOWN, bound_by, split_bound
 
 # Why a rank is late, besides causes of time.
 START_SKEW = "start-skew"
@@ -40,11 +41,7 @@ def headline(run: RunVerdict, analyses: Sequence[Analysis]) -> str:
             f"{ranks}: lateness moves from rank to rank, by {run.lateness.cause}; without it, "
             f"{whole(run)} would be {shorter} shorter"
         )
-    bound, bound_alike = bound_of_most(analyses)
-    count = "all" if len(bound_alike) == len(analyses) else f"{len(bound_alike)} of them"
-    clauses = [f"{count} are {bound}"]
-    if not bound or 2 * len(bound_alike) <= len(analyses):
-        clauses = []
+    bound, clauses = _bound_clause(analyses)
     best = run.savings[0] if run.savings else None
     if missing and best is not None and best.remove == "network":
         # What looks like time on the wire may be waiting for a missing rank.
@@ -71,17 +68,31 @@ def headline(run: RunVerdict, analyses: Sequence[Analysis]) -> str:
     return f"{ranks}: {'; '.join(clauses)}"
 
 
+def _bound_clause(analyses: Sequence[Analysis]) -> tuple[str, list[str]]:
+    """What bounds more than half of the ranks, or else their regime, and a clause that says so;
+    empty if that is unknown."""
+    for causes in (True, False):
+        bound, bound_alike = bound_of_most(analyses, causes=causes)
+        if bound not in ("", "bound") and 2 * len(bound_alike) > len(analyses):
+            are_all = len(bound_alike) == len(analyses)
+            return bound, [f"{'all' if are_all else f'{len(bound_alike)} of them'} are {bound}"]
+    return bound, []
+
+
 def is_communicating(analyses: Sequence[Analysis]) -> bool:
     """Whether any of the ranks communicates while it does not compute."""
     return any(analysis.gpu and analysis.gpu.exposed_comm_ns for analysis in analyses)
 
 
-def bound_of_most(analyses: Sequence[Analysis]) -> tuple[str, list[Analysis]]:
-    """What bounds most of the ranks, and these ranks; empty if that is unknown."""
+def bound_of_most(
+    analyses: Sequence[Analysis], *, causes: bool = True
+) -> tuple[str, list[Analysis]]:
+    """What bounds most of the ranks, with its cause or without, and these ranks; empty if that is
+    unknown."""
     by_bound: dict[str, list[Analysis]] = defaultdict(list)
     for analysis in analyses:
-        bound = bound_by(analysis.verdict.regime, analysis.verdict.bottleneck)
-        by_bound[bound].append(analysis)
+        named = analysis.verdict.regime, analysis.verdict.bottleneck
+        by_bound[bound_by(*named) if causes else split_bound(*named)[0]].append(analysis)
     most = max(by_bound, key=lambda bound: len(by_bound[bound]), default="")
     return ("", []) if most in ("", UNKNOWN) else (most, by_bound[most])
 
@@ -135,12 +146,18 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis], thresholds: Thresho
             f"time; the bytes take {duration(met.wire_ns)}."
         )
     late_ranks = [late for late in run.late_ranks if late.cause != START_SKEW]
+    for late in run.late_ranks:
+        if late.cause == START_SKEW and late.held_up_ns * 20 >= met.waited_ns > 0:
+            why.append(
+                f"{share(late.held_up_ns, met.waited_ns)} of it is for rank {late.rank}, whose "
+                "recording begins late: that tells nothing of other steps."
+            )
     # Whether the ranks wait for each other long enough to mention.
     is_long = met.waited_ns >= thresholds.named_gain * all_ns > 0
     if run.lateness is not None:
         why += _in_turn(run, met, late_ranks, run.lateness, thresholds)
     elif late_ranks and (is_long or run.pace is not None):
-        why += _late_sentences(run, met, late_ranks)
+        why += _late_sentences(run, met, late_ranks, thresholds)
     elif met.count and _missing(run):
         why.append(
             f"These ranks come to their collectives together. If one of the {_missing(run):,} "
@@ -151,7 +168,7 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis], thresholds: Thresho
     if run.pace is not None:
         why += _itself(run.pace, analyses)
     why += _clocks(run)
-    why += _bubble(run, all_ns)
+    why += bubble(run, all_ns)
     for link in run.slow_links[:_NAMED]:
         why.append(
             f"The link between ranks {', '.join(map(str, link.ranks))} is slow: {link.type} of "
@@ -163,52 +180,36 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis], thresholds: Thresho
     return why
 
 
-def _bubble(run: RunVerdict, all_ns: int) -> Iterator[str]:
-    """How long the stages of a pipeline idle for each other, what their schedule explains of it,
-    and what smaller micro-batches would save."""
-    pipeline = run.pipeline
-    if pipeline is None:
-        if run.bubble_ns:
-            yield (
-                f"The stages of the pipeline wait for each other for {duration(run.bubble_ns)} in "
-                f"sends and receives (pipeline-bubble), {share(run.bubble_ns, all_ns)} of the "
-                "ranks' time."
-            )
-        return
-    step_ns, stages = pipeline.step_ns, pipeline.ranks
-    fill, between, drain = (
-        duration(sum(getattr(each, part) for each in stages) / len(stages))
-        for part in ("fill_ns", "between_ns", "drain_ns")
+def _spread(
+    run: RunVerdict, met: Collectives, named: Sequence[LateRank], thresholds: Thresholds
+) -> str:
+    """Says that several ranks are late for some of the waiting each, and none is worth a change;
+    empty if one is."""
+    saves_ns = [late.saves_ns for late in named if late.saves_ns is not None]
+    most_ns = max(saves_ns, default=0) * max(1, run.steps)
+    if len(saves_ns) < len(named) or most_ns >= thresholds.named_gain * (run.span_ns or 1):
+        return ""
+    ranks = [str(late.rank) for late in named[:_NAMED]]
+    if len(named) > _NAMED:
+        ranks.append(f"{len(named) - _NAMED} more")
+    waited = share(sum(late.held_up_ns for late in named), met.waited_ns)
+    return (
+        f"{waited} of it is for ranks {', '.join(ranks[:-1])} and {ranks[-1]}, each for a part: as "
+        "quick as the others, none "
+        f"of them would make {whole(run)} {percent(thresholds.named_gain)} shorter alone."
     )
-    yield (
-        f"A stage of the pipeline idles for {duration(pipeline.idle_ns)} of an average step "
-        f"(pipeline-bubble), {share(pipeline.idle_ns, step_ns)} of it: {fill} until it begins, "
-        f"{between} between, {drain} once it is done (means of the stages)."
-    )
-    if pipeline.of_schedule is None:
-        return
-    several = f" of {pipeline.chunks} chunks" if pipeline.chunks > 1 else ""
-    name = "an interleaved schedule" if several else "GPipe and 1F1B"
-    yield (
-        f"With {pipeline.stages} equal stages{several} and {pipeline.micro_batches} micro-batches, "
-        f"{name} would leave {percent(pipeline.of_schedule)} of a step idle."
-    )
-    if pipeline.halved_ns >= _SHOWN * step_ns:
-        chunks = ", or twice the chunks," if several else ", or two interleaved chunks a stage,"
-        yield (
-            f"Twice the micro-batches of half the size{chunks * (pipeline.ways == 1)} would make a "
-            f"step {share(pipeline.halved_ns, step_ns)} shorter ({duration(pipeline.halved_ns)}), "
-            "if half the work takes half the time."
-        )
 
 
 def _late_sentences(
-    run: RunVerdict, met: Collectives, late_ranks: Sequence[LateRank]
+    run: RunVerdict, met: Collectives, late_ranks: Sequence[LateRank], thresholds: Thresholds
 ) -> Iterator[str]:
     """Which ranks the others wait for, and why they are late."""
     long = [late for late in late_ranks if late.held_up_ns * 20 >= met.waited_ns]
     drained = drained_ranks(met, long)
     named = [late for late in long if late not in drained]
+    if len(named) > 1 and run.pace is None and (spread := _spread(run, met, named, thresholds)):
+        yield spread
+        named = []
     for number, late in enumerate(named[: 1 if named and named[0].in_pipeline else _NAMED]):
         yield _in_pipeline(run, late) if late.in_pipeline else _late(run, met, late, number == 0)
     if drained:
