@@ -72,6 +72,7 @@ class Lateness(Struct, frozen=True, kw_only=True):
     stopped_ns: int
     """How much longer than usual all stops take."""
     longest_ns: int
+    """The longest stop."""
     kinds: int
     """The different calls among them: a thread that loses its core stops in any call."""
     places: Sequence[str] = ()

@@ -257,10 +257,14 @@ def _in_turn(
 
 def drained_ranks(met: Collectives | None, late_ranks: Sequence[LateRank]) -> list[LateRank]:
     """The ranks that come late to a collective because the pipeline drains: nothing that they do
-    themselves makes them late."""
+    themselves makes them late, or nothing that would make the run shorter."""
     if met is None or not met.exchanges:
         return []
-    return [late for late in late_ranks if late.cause is None and not late.in_pipeline]
+    return [
+        late
+        for late in late_ranks
+        if not late.in_pipeline and (late.cause is None or late.saves_ns == 0)
+    ]
 
 
 def _in_pipeline(run: RunVerdict, late: LateRank) -> str:
