@@ -35,6 +35,7 @@ class PeerRanks:
         self._begin = [self._order(number) for number in range(len(joined.graphs))]
         self._chain = _chains(joined)
         self._totals: dict[int, Ints] = {}
+        self._steps: dict[tuple[int, ...], Floats | None] = {}
         self.stops: dict[int, dict[int, int]] = {}
         """How much longer than usual the calls of a rank take that stopped, by event."""
 
@@ -165,22 +166,31 @@ class PeerRanks:
         """What each part of a rank's work takes, at most as long as in the median of all steps of
         the rank and its peers, all without stops; None: the steps do not have the same collectives.
         The array is like that of `totals`."""
-        totals, steps = self._running(number), max(1, len(self.joined.step_names))
-        peers = [number, *self.peers(number)]
-        each, rest = divmod(totals.shape[1] - 1, steps)
+        totals, peers = self._running(number), tuple(sorted([number, *self.peers(number)]))
+        if peers not in self._steps:
+            self._steps[peers] = self._median_step(peers)
+        usual = self._steps[peers]
+        if usual is None:
+            return None
+        lower: Ints = np.minimum(totals, usual).astype(np.int64)
+        return lower
+
+    def _median_step(self, peers: Sequence[int]) -> Floats | None:
+        """The median over steps and ranks of each part of a step, without stops, for all steps."""
+        steps = max(1, len(self.joined.step_names))
+        all_ = np.stack([self._running(peer) for peer in peers])
+        each, rest = divmod(all_.shape[2] - 1, steps)
         if rest or not each:
             return None
-        all_ = np.stack([self._running(peer) for peer in peers])
         inner = all_[:, :, :-1].reshape(len(peers), 2, steps, each, -1)
-        usual = np.concatenate(
+        usual: Floats = np.concatenate(
             [
                 np.tile(np.median(inner, axis=(0, 2)), (1, steps, 1)),
                 np.median(all_[:, :, -1:], axis=0),
             ],
             axis=1,
         )
-        lower: Ints = np.minimum(totals, usual).astype(np.int64)
-        return lower
+        return usual
 
     def host_ns(self, number: int) -> dict[int, int]:
         """How long each event of a rank's host works itself."""
