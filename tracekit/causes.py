@@ -36,7 +36,7 @@ OF_DEVICE = (
 # columns of the query cpu_time, `launch_latency` and `held` in gpu_timeline).
 CAUSE_OF_ACTIVITY = {
     "runtime": "launch", "view": "dispatch", "untraced": "python", "launch_latency": "latency",
-    "held": "unknown", "host_function": "host-function",
+    "held": "unknown", "host_function": "host-function", "waiting": "unrecorded-time",
 }  # fmt: skip
 
 

@@ -20,6 +20,12 @@ from msgspec.structs import replace
 from tracekit.errors import TracekitError
 from tracekit.text import suggestion
 
+# Units by the end of a name.
+_UNITS = {
+    "_bytes_per_s": "bytes/s", "_bytes": "bytes", "_ns": "ns", "_share": "share", "_percent": "%",
+    "_mhz": "MHz", "_ratio": "times", "_factor": "times",
+}  # fmt: skip
+
 
 class Threshold(NamedTuple):
     """A row of the table."""
@@ -32,6 +38,11 @@ class Threshold(NamedTuple):
     """Whether queries read this threshold."""
     is_settable: bool
     """Whether a user can set it for one run. False if a stored table depends on it."""
+
+    @property
+    def unit(self) -> str:
+        """The unit that its name tells; empty: a count, or what the meaning says."""
+        return next((unit for end, unit in _UNITS.items() if self.name.endswith(end)), "")
 
 
 def _read() -> dict[str, Threshold]:
@@ -83,7 +94,7 @@ class _Settings(Struct, frozen=True):
         for name, text in pairs(settings, "--threshold").items():
             if name not in TABLE:
                 names = [threshold.name for threshold in TABLE.values() if threshold.is_settable]
-                hint = suggestion(name, names) or f"; there are: {', '.join(names)}"
+                hint = suggestion(name, names) or "; `tracekit thresholds` lists them"
                 raise TracekitError(f"there is no threshold {name!r}{hint}")
             if not TABLE[name].is_settable:
                 raise TracekitError(

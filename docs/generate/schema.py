@@ -6,29 +6,12 @@ import re
 
 from docs.generate.markdown import code, page, prose, table
 from docs.generate.sources import ROOT, read
-from tracekit.database import catalog, facts
+from tracekit.database import catalog, described, facts
 
 _TRACE = "tests/data/simulated-overhead-bound.json.gz"
-_ROW = re.compile(r"^\| (`.*?) \| (.*) \|$", re.MULTILINE)
 _DEFINED = re.compile(
     r"^CREATE (?:OR REPLACE )?(TABLE|VIEW|MACRO)(?: IF NOT EXISTS)? (?:\w+\.)?(\w+)", re.MULTILINE
 )
-_COMMENTED = re.compile(r"^    (?:.*, )?(\w+) +[A-Z][^-\n]*?,? *-- (.*)$", re.MULTILINE)
-
-
-def _meanings() -> dict[str, str]:
-    """The meaning of a row of each table or view, from queries/README.md or a fact's header."""
-    found = {name: f"A row is: {fact.row}" for name, fact in facts.facts().items()}
-    for names, rows in _ROW.findall(read("queries/README.md")):
-        listed = re.findall(r"`(\w+)`", names)
-        meanings = rows.split("; ")
-        for place, name in enumerate(listed):
-            found[name] = (
-                f"A row is {meanings[place]}."
-                if len(meanings) == len(listed)
-                else f"{names}: a row is {rows}."
-            )
-    return found
 
 
 def _sources() -> dict[str, tuple[str, str]]:
@@ -54,18 +37,6 @@ def _sources() -> dict[str, tuple[str, str]]:
     return found
 
 
-def _column_comments() -> dict[tuple[str, str], str]:
-    """The comment beside a column in tables.sql."""
-    texts = [catalog.schema("tables"), *(fact.table for fact in facts.facts().values())]
-    parts = re.split(_DEFINED, "\n".join(texts))
-    # The text before the first definition; then, for each, its kind, its name and its text.
-    return {
-        (parts[place + 1], column): said
-        for place in range(1, len(parts), 3)
-        for column, said in _COMMENTED.findall(parts[place + 2])
-    }
-
-
 def schema_page() -> str:
     import tracekit
 
@@ -80,7 +51,7 @@ def schema_page() -> str:
             "WHERE NOT internal AND function_type IN ('macro', 'table_macro') "
             "ORDER BY function_name"
         )
-    meanings, sources, comments = _meanings(), _sources(), _column_comments()
+    sources = _sources()
     relations: dict[str, list[tuple[str, str]]] = {}
     for relation, column, kind in columns:
         relations.setdefault(relation, []).append((column, kind))
@@ -90,15 +61,17 @@ def schema_page() -> str:
             " ".join(
                 part
                 for part in (
-                    prose(meanings.get(name, "")),
+                    prose(
+                        f"A row is {described.rows()[name]}." if name in described.rows() else ""
+                    ),
                     f"Defined in {sources[name][0]}." if name in sources else "",
                 )
                 if part
             ),
             table(
-                ("column", "type", "what it is"),
+                ("column", "type", "unit", "what it is"),
                 [
-                    (code(column), code(kind), prose(comments.get((name, column), "")))
+                    (code(column), code(kind), *map(prose, described.described(name, column)))
                     for column, kind in members
                 ],
             ),

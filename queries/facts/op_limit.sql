@@ -1,5 +1,6 @@
 -- fact: What a GPU op of known work has to do at least, and the least time that the device needs for it.
--- needs: same_kernel, same_place, elementwise_kernel, grid_kernel, neighbor_kernel, triton_kernel,
+-- needs: same_kernel, same_place, elementwise_kernel, grid_kernel, triton_grid, attention_grid,
+--     neighbor_kernel, triton_kernel, residual_kernel,
 --     tiled_product, layer_product, other_trace_product, other_trace_kernel, collective, device_peaks
 -- of: gpu_ops
 -- scope: all

@@ -1,12 +1,13 @@
 -- fact: A device held up at the start by something that was not recorded.
 -- into: recorder_finding
--- needs: gpu_timeline, windows
+-- needs: gpu_timeline, windows, late_clock
 -- If a blocking call begins when recording begins and returns when the device goes on, it probably waited for
 -- work that was launched before the recording: the device's gap is not idle time. Nor is the time before its
--- first op, if that starts long after its launch has returned.
+-- first op, if that starts long after its launch has returned. A late clock looks the same.
 WITH active AS (
     SELECT trace_id, device_id, start_ns, end_ns - start_ns AS ns
-    FROM windows JOIN main_device USING (trace_id, device_id) WHERE kind = 'gpu_active'
+    FROM windows JOIN main_device USING (trace_id, device_id) ANTI JOIN late_clock USING (trace_id, device_id)
+    WHERE kind = 'gpu_active'
 ),
 gap AS (
     SELECT a.trace_id, a.ns AS span_ns, min(t.start_ns) AS start_ns, max(t.end_ns) AS end_ns

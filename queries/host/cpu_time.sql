@@ -11,6 +11,7 @@
 -- column allocation_ns (ns): calls of a device's runtime that allocate, and own time of operators that
 --     allocate, if too long for bookkeeping: it then set up memory or a device's runtime
 -- column python_ns (ns): Python frames
+-- column waiting_ns (ns): Python frames that wait for other threads or processes: locks, queues, sockets
 -- column input_ns (ns): data loading
 -- column compilation_ns (ns): torch.compile, Triton and code loading
 -- column runtime_ns (ns): other calls of a device's runtime or driver
@@ -24,6 +25,7 @@
 -- column memory_ns (ns): the part of compute_ns that memory limits; the rest is unknown
 -- column device_read_ns (ns): operators that read or copy a device's values and take too long to do only
 --     that
+-- column filling_ns (ns): operators that fill tensors with random numbers, as parameters are before a run
 -- column device_evidence (text): evidence of a job with a GPU; NULL: none
 -- doubts: no_operators, no_shapes, begin_end_events
 WITH stretch AS (FROM cpu_stretches(getvariable('trace'))),
@@ -52,6 +54,13 @@ waited AS (
         WHERE list_has_any(traits, ['reads_device', 'copies']) AND dur_ns >= thresholds().stall_ns
         QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)) AS r
       ON w.trace_id = r.trace_id AND r.start_ns >= w.start_ns AND r.start_ns < w.end_ns
+    GROUP BY ALL
+),
+filled AS (
+    SELECT w.*, sum(f.dur_ns) AS filling_ns
+    FROM win AS w JOIN (FROM cpu_ops SEMI JOIN stretch USING (trace_id, pid, tid)
+        WHERE has(traits, 'fills')) AS f
+      ON w.trace_id = f.trace_id AND f.start_ns >= w.start_ns AND f.start_ns < w.end_ns
     GROUP BY ALL
 ),
 device_sign AS (
@@ -84,17 +93,20 @@ SELECT
     coalesce(any_value(operators), 0) AS operators, coalesce(any_value(launches), 0) AS launches,
     sum_where(ns, role = 'compute') AS compute_ns, sum_where(ns, role = 'dispatch') AS dispatch_ns,
     sum_where(ns, role = 'view') AS view_ns, sum_where(ns, role = 'allocation') AS allocation_ns,
-    sum_where(ns, role = 'python') AS python_ns, sum_where(ns, role = 'input') AS input_ns,
+    sum_where(ns, role = 'python') AS python_ns, sum_where(ns, role = 'waiting') AS waiting_ns,
+    sum_where(ns, role = 'input') AS input_ns,
     sum_where(ns, role = 'compilation') AS compilation_ns, sum_where(ns, role = 'runtime') AS runtime_ns,
     sum_where(ns, role = 'communication') AS communication_ns,
     sum_where(ns, limit_by = 'remote') AS remote_ns, sum_where(ns, role = 'untraced') AS untraced_ns,
     sum_where(ns, role = 'untraced' AND is_long) AS unrecorded_ns,
     sum_where(ns, role = 'compute' AND limit_by = 'math') AS math_ns,
     sum_where(ns, role = 'compute' AND limit_by = 'memory-bandwidth') AS memory_ns,
-    coalesce(any_value(device_read_ns), 0)::BIGINT AS device_read_ns, any_value(signs) AS device_evidence
+    coalesce(any_value(device_read_ns), 0)::BIGINT AS device_read_ns,
+    coalesce(any_value(filling_ns), 0)::BIGINT AS filling_ns, any_value(signs) AS device_evidence
 FROM summed AS s JOIN (SELECT DISTINCT trace_id, pid, tid FROM stretch) USING (trace_id)
 LEFT JOIN begun USING (trace_id, kind, name, start_ns, end_ns)
-LEFT JOIN waited USING (trace_id, kind, name, start_ns, end_ns) LEFT JOIN device_sign USING (trace_id)
+LEFT JOIN waited USING (trace_id, kind, name, start_ns, end_ns)
+LEFT JOIN filled USING (trace_id, kind, name, start_ns, end_ns) LEFT JOIN device_sign USING (trace_id)
 LEFT JOIN (SELECT trace_id, count(*) AS launches FROM launches GROUP BY trace_id) USING (trace_id)
 GROUP BY trace_id, pid, tid, kind, name, s.start_ns, s.end_ns
 ORDER BY trace_id, kind, s.start_ns, s.end_ns, name

@@ -21,7 +21,7 @@ launch AS (
         call_ns >= coalesce(getvariable('slow_ns'), thresholds().slow_launch_ns) AS is_slow,
         launch_delay_ns >= coalesce(getvariable('late_ns'), thresholds().late_launch_ns) AS is_late,
         dur_ns < call_ns AS is_short
-    FROM gpu_ops SEMI JOIN first_op USING (trace_id, event_id)
+    FROM on_time_ops SEMI JOIN first_op USING (trace_id, event_id)
 ),
 worst AS (
     SELECT * FROM launch WHERE is_slow OR is_late OR is_short

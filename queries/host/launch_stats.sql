@@ -23,7 +23,7 @@ WITH linked AS (
            kind = 'kernel' AND class NOT IN ('gemm', 'attention', 'convolution', 'communication')
                AS is_fusable,
            label_id IN (SELECT label_id FROM slice_label WHERE has(traits, 'inductor')) AS is_compiled
-    FROM gpu_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id)
+    FROM on_time_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id)
 ),
 launch AS (FROM queued_launches),
 queue AS (

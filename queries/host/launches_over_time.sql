@@ -7,7 +7,7 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 WITH delay AS (
     SELECT trace_id, device_id, launch_id, launch_start_ns AS at_ns, min(launch_delay_ns) AS delay_ns
-    FROM gpu_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id) GROUP BY ALL
+    FROM on_time_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id) GROUP BY ALL
 ),
 depth AS (SELECT trace_id, device_id, launch_id, max(met) AS depth FROM queued_calls GROUP BY ALL),
 bounds AS (

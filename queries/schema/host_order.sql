@@ -60,7 +60,7 @@ slice AS (
            | (enum_code('copy'::host_activity)::BIGINT << $activity_shift), -1
     FROM gpu_ops JOIN host_thread AS t USING (trace_id, pid, tid) WHERE is_blocking
     UNION ALL
-    SELECT t.thread, gap.start_ns, gap.launch_start_ns,
+    SELECT t.thread, gap.start_ns - clock_ns, gap.launch_start_ns - clock_ns,
            ($wait_kind::BIGINT << $kind_shift) | (gap.place << $id_shift), -1
     FROM _scratch.gap AS gap JOIN gpu_ops AS l ON gap.trace_id = l.trace_id AND gap.op_id = l.event_id
     JOIN host_thread AS t ON l.trace_id = t.trace_id AND l.pid = t.pid AND l.tid = t.tid

@@ -36,7 +36,7 @@ cause AS (
 launch AS (
     SELECT trace_id, device_id, launch_id, any_value(launch_start_ns) AS at_ns,
            min(launch_delay_ns) AS delay_ns
-    FROM gpu_ops WHERE launch_id IS NOT NULL GROUP BY ALL
+    FROM on_time_ops WHERE launch_id IS NOT NULL GROUP BY ALL
 ),
 called AS (
     SELECT p.trace_id, p.device_id, p.kind, p.name, p.start_ns, count(*) AS launches, list(delay_ns) AS delays

@@ -1,17 +1,27 @@
 -- The host's work in a trace without GPU ops.
 
--- The thread on which operators take most time, from its first operator to the end of its last one.
+-- The thread on which operators take most time, from its first operator to the end of its last one. In a
+-- trace without operators, that on which Python frames do.
 CREATE OR REPLACE VIEW cpu_threads AS
 SELECT trace_id, arg_max(pid, ns) AS pid, arg_max(tid, ns) AS tid, arg_max(start_ns, ns) AS start_ns,
-       arg_max(end_ns, ns) AS end_ns
+       arg_max(end_ns, ns) AS end_ns, any_value(what) AS what
 FROM (
-    SELECT trace_id, o.pid, o.tid, sum(self_ns) AS ns, min(o.start_ns) AS start_ns, max(o.end_ns) AS end_ns
+    SELECT trace_id, o.pid, o.tid, sum(self_ns) AS ns, min(o.start_ns) AS start_ns, max(o.end_ns) AS end_ns,
+           'operator' AS what
     FROM thread_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id) GROUP BY ALL
+    UNION ALL
+    SELECT trace_id, s.pid, s.tid, sum(self_ns), min(s.start_ns), max(s.end_ns), 'Python frame'
+    FROM thread_slice AS h JOIN slices AS s USING (trace_id, event_id)
+    WHERE trace_id NOT IN (SELECT trace_id FROM cpu_ops) AND label_id IN
+        (SELECT label_id FROM slice_label
+         WHERE kind = 'python' AND activity = 'python' AND NOT has(traits, 'thread_wait'))
+    GROUP BY ALL
 ) GROUP BY trace_id;
 
--- Its windows: host_active (the steps, else first operator to last), each step, the whole trace.
+-- Its windows: host_active (the steps, else from its first to its last), each step, the whole trace.
 CREATE OR REPLACE VIEW cpu_windows AS
-SELECT t.trace_id, 'host_active' AS kind, CASE WHEN count(s.name) = 0 THEN 'first operator to last'
+SELECT t.trace_id, 'host_active' AS kind, CASE
+           WHEN count(s.name) = 0 THEN format('first {} to last', any_value(what))
            WHEN min(s.event_id) < 0 THEN 'units of work' ELSE 'profiler steps' END AS name,
        coalesce(min(s.start_ns), any_value(t.start_ns)) AS start_ns,
        coalesce(max(s.end_ns), any_value(t.end_ns)) AS end_ns, NULL AS is_main
@@ -83,11 +93,15 @@ role AS (
                    THEN 'memory-bandwidth' END AS limit_by
     FROM cpu_roles(which) SEMI JOIN thread USING (trace_id, pid, tid)
     LEFT JOIN operator_work USING (trace_id, event_id)
+    UNION ALL
+    SELECT trace_id, event_id, 'waiting', NULL
+    FROM slices SEMI JOIN thread USING (trace_id, pid, tid)
+    WHERE label_id IN (SELECT label_id FROM slice_label WHERE has(traits, 'thread_wait'))
 ),
 segment AS (
     SELECT trace_id, s.start_ns, s.end_ns, limit_by, peer, CASE
         WHEN c.event_id IS NOT NULL AND activity IN ('dispatch', 'python', 'untraced') THEN 'communication'
-        WHEN activity IN ('dispatch', 'untraced') THEN coalesce(role, activity)
+        WHEN activity IN ('dispatch', 'python', 'untraced') THEN coalesce(role, activity)
         WHEN activity IN ('launch', 'sync', 'copy') THEN 'runtime' ELSE activity END AS role
     FROM host_segment AS s SEMI JOIN thread USING (trace_id, pid, tid)
     LEFT JOIN role USING (trace_id, event_id)

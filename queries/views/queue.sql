@@ -1,9 +1,14 @@
+-- GPU ops with their delay after the launch as it was: without what a late clock of the device adds.
+CREATE OR REPLACE VIEW on_time_ops AS
+SELECT * EXCLUDE (late_ns) REPLACE (launch_delay_ns - coalesce(late_ns, 0) AS launch_delay_ns)
+FROM gpu_ops LEFT JOIN late_clock USING (trace_id, device_id);
+
 -- The queue between host and device: per stream, the launches on which the device has not begun to work. A
 -- graph is one launch. Ops that start before their launch (clocks differ) do not count as queued.
 CREATE OR REPLACE VIEW queued_launches AS
 SELECT {'trace_id': trace_id, 'device_id': device_id, 'stream': stream} AS key, launch_start_ns AS start_ns,
        launch_start_ns + min(launch_delay_ns) AS end_ns, min(launch_delay_ns) >= 0 AS is_queued
-FROM gpu_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id)
+FROM on_time_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id)
 GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns;
 
 -- Launch calls of kernels that take as long as loading code does, from `call_ns` on, though their kernel
@@ -33,7 +38,7 @@ CREATE OR REPLACE VIEW queued_calls AS
 WITH call AS (
     SELECT trace_id, device_id, stream, launch_id, launch_start_ns AS start_ns,
            any_value(launch_end_ns) AS end_ns, launch_start_ns + min(launch_delay_ns) AS op_start_ns
-    FROM gpu_ops WHERE is_asked(trace_id) AND NOT is_blocking
+    FROM on_time_ops WHERE is_asked(trace_id) AND NOT is_blocking
     GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns
 ),
 placed AS (

@@ -57,6 +57,7 @@ def test_children_of_a_script_end_in_their_own_ways_and_write_nothing(run, tmp_p
         "raises at exit", "raises 1",
         "leaves 6",
         "t.json.gz: recorded",
+        "next: tracekit analyze t.json.gz",
     ]  # fmt: skip
     at, *_, last = done.stderr.splitlines()
     assert (at, last) == (

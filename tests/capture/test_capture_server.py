@@ -136,7 +136,9 @@ def test_the_command_names_the_traces(run, refused, tmp_path):
     engine = Engine(tmp_path / "traces")
     done = run("capture", "--server", engine.url, "--steps", "3", "-o", "traces")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("traces/host-TP-") == 2
+    *listed, then = done.stdout.splitlines()
+    assert [line.partition(":")[0] for line in listed] == then.split()[3:]
+    assert then.startswith("next: tracekit analyze traces/host-TP-") and len(listed) == 2
     engine.end()
     for given, said in [
         (["--server", engine.url, "-o", "traces"], f"{engine.url}: cannot be reached: "),

@@ -122,7 +122,7 @@ def test_no_description_of_a_command_is_cut(run, group):
 
 
 def test_explain_prints_the_sql_behind_the_numbers(run, database):
-    done = run("analyze", database, "--explain")
+    done = run("analyze", database, "--explain", "--full")
     assert "-- tracekit query partition" in done.stdout
     assert "FROM window_timeline" in done.stdout
     for heading in ("Replays of ProfilerStep#3", "Critical path", "longest links", "Thresholds"):

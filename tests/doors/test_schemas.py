@@ -136,7 +136,7 @@ PRINTED = [
     [None, "analyze", "lake/run=a", "--json"],
     [None, "history", "lake", "--json"],
     ["top_kernels", "query", "lake", "top_kernels", "--format", "json"],
-    ["top_kernels", "lake ask", "top_kernels", "lake", "--format", "json"],
+    ["top_kernels", "lake ask", "lake", "top_kernels", "--format", "json"],
     [None, "crosscheck", OVERHEAD, "--json"],
     [None, "sweep", "linear", "-o", "s.duckdb", *TINY, "--json"],
     [None, "probe", "linear", *TINY, "--json"],

@@ -10,14 +10,16 @@ from tests.conftest import OWN_TRACES, SHARED_TRACES
 from tests.kit import traces
 from tests.kit.traces import device, gpu_op, launch, operator, slice_event, step
 
+# Calls whose shapes tell all, and Triton's: of others, shapes tell only a bound, too.
 KNOWN = """
     SELECT event_id, flops, bytes FROM op_limit WHERE source = 'call' AND event_id IN
-        (SELECT event_id FROM gpu_ops WHERE class <> 'other')
+        (SELECT event_id FROM gpu_ops WHERE class <> 'other' AND (is_exact OR class = 'triton'))
 """
 TWICE = "SELECT trace_id, event_id FROM op_limit GROUP BY ALL HAVING count(*) > 1"
 BOUNDS = """
     SELECT event_id, source, flops, bytes FROM op_limit
-    WHERE source IN ('same kernel', 'same place', 'grid', 'tiles', 'layer', 'outputs', 'neighbor')
+    WHERE source IN ('same kernel', 'same place', 'grid', 'tiles', 'layer', 'outputs', 'neighbor',
+        'residual')
 """
 
 
@@ -26,6 +28,9 @@ BOUNDS = """
     [
         (OWN_TRACES / "h100/train-step.json.gz", {"grid"}),
         (OWN_TRACES / "h100/attention-naive.json.gz", {"grid"}),
+        (OWN_TRACES / "h100/attention-sdpa-flash.json.gz", {"grid"}),
+        (OWN_TRACES / "h100/mlp-compiled.json.gz", {"grid"}),
+        (SHARED_TRACES / "h100-bert-small.json.gz", {"grid"}),
         (SHARED_TRACES / "b200-vllm-eager.json.gz", {"grid", "tiles"}),
         (SHARED_TRACES / "h100-owlv2.json.gz", {"grid"}),
         (SHARED_TRACES / "a100-transformer-batch512.json.gz", {"grid", "outputs", "neighbor"}),
@@ -55,6 +60,76 @@ def test_bounds_are_below_the_work_that_shapes_tell(path, sources, tmp_path):
     ]
     assert above == []
     assert {source for _, source, *_ in bounds} == sources
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("graph", "beside", "count"),
+    [
+        ("mi300x-sglang-graph-decode", "mi300x-sglang-mixed", 216),
+        ("mi300x-vllm-decode", "mi300x-vllm-capture", 167),
+    ],
+)
+def test_bounds_of_a_graph_alone_are_below_those_beside_another_trace(graph, beside, count):
+    paths = [SHARED_TRACES / f"{name}.json.gz" for name in (graph, beside)]
+    if not paths[0].exists():
+        pytest.skip(f"no real traces at {SHARED_TRACES}")
+    with tracekit.load(paths) as run:
+        known = run.fetch("""
+            SELECT event_id, flops, bytes FROM op_limit WHERE trace_id = 1 AND source <> 'residual'
+        """)[1]
+    with tracekit.load(paths[0]) as run:
+        bounds = {op: row for op, source, *row in run.fetch(BOUNDS)[1] if source == "residual"}
+    both = [(bounds[op], work) for op, *work in known if op in bounds]
+    assert len(both) == count
+    assert [each for each in both if any(a > b for a, b in zip(*each, strict=True))] == []
+
+
+@pytest.mark.sampled(1)
+def test_a_prefill_as_a_graph_is_bounded_below_what_its_shapes_tell(tmp_path):
+    path = SHARED_TRACES / "mi300x-sglang-mixed.json.gz"
+    if not path.exists():
+        pytest.skip(f"no real traces at {SHARED_TRACES}")
+    work = "SELECT start_ns, name, {0} FROM {1} AS b JOIN gpu_ops USING (trace_id, event_id)"
+    with tracekit.load(path) as run:
+        rows = run.fetch(work.format("flops, b.bytes", "op_limit"))[1]
+        known = {(start, name): row for start, name, *row in rows}
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    events = document["traceEvents"]
+    step = next(e for e in events if str(e.get("name")).startswith("execute_"))
+    thread, end = (step["pid"], step["tid"]), step["ts"] + step["dur"]
+    launches = {
+        event["args"]["correlation"]
+        for event in events
+        if event.get("cat") == "cuda_runtime" and (event["pid"], event["tid"]) == thread
+        and step["ts"] <= event["ts"] < end and "correlation" in event["args"]
+    }  # fmt: skip
+    # The step's kernels become those of one replay, which have no grid and no operator.
+    replay = launch(step["ts"] + 1, 5, 1, "hipGraphLaunch")
+    replay |= {"pid": step["pid"], "tid": step["tid"]}
+    kept = [replay]
+    for event in events:
+        args = event.get("args", {})
+        args.pop("Input Dims", None)
+        if args.get("correlation") in launches:
+            if event.get("cat") != "kernel":
+                continue
+            for name in ("grid", "block", "External id"):
+                args.pop(name, None)
+            args["correlation"] = 1
+        if event.get("cat") != "ac2g":
+            kept.append(event)
+    bare = traces.write(tmp_path / "bare.json", kept, **{
+        key: value for key, value in document.items() if key != "traceEvents"
+    })  # fmt: skip
+    with tracekit.load(bare) as run:
+        told = work.format("flops, b.bytes, source", "kernel_bound")
+        bounds = [row[:4] for row in run.fetch(told)[1] if row[4] == "residual"]
+    assert len(bounds) == 251
+    assert [
+        row for row in bounds
+        if any(a > b for a, b in zip(row[2:], known[row[0], row[1]], strict=True))
+    ] == []  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["mi300x-resnet-checkpoint", "h100-qwen-small"])

@@ -287,7 +287,7 @@ finally:
 
 def test_a_question_is_asked_about_each_rank_separately(made, run, refused):
     part = f"{made}/lake/run=monday"
-    done = run("lake", "ask", "partition", part, "--param", "kind=gpu_active", "--format", "csv",
+    done = run("lake", "ask", part, "partition", "--param", "kind=gpu_active", "--format", "csv",
                "--workers", "1")  # fmt: skip
     assert done.returncode == 0, done.stderr
     header, *rows = done.stdout.splitlines()
@@ -295,7 +295,7 @@ def test_a_question_is_asked_about_each_rank_separately(made, run, refused):
     assert [row.split(",")[2] for row in rows] == ["0", "1", "2", "3"]
     together = run("query", part, "partition", "--param", "kind=gpu_active", "--format", "csv")
     assert sorted(together.stdout.splitlines()[1:]) == sorted(rows)
-    refused("lake", "ask", "partition", part, "--param", "x=1")
+    refused("lake", "ask", part, "partition", "--param", "x=1")
 
 
 def of_another_version(lake, change):

@@ -33,7 +33,7 @@ LOADERS = {
     "load --append": ["load", "INPUT", "-o", "OUTPUT", "--append"],
     "load --resume": ["load", "INPUT", "-o", "OUTPUT", "--resume"],
 }
-OF_LAKES = {"lake ask": ["lake", "ask", "overview", "INPUT", "--format", "csv", "-o", "OUTPUT"]}
+OF_LAKES = {"lake ask": ["lake", "ask", "INPUT", "overview", "--format", "csv", "-o", "OUTPUT"]}
 # Names of a file: as the input, and as the output.
 FILES = {
     "directly": ("t.json", "t.json"),

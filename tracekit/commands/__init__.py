@@ -43,6 +43,7 @@ _GROUPS = {
     "Ask": {
         "query": ("query", "run.json.gz top_kernels --param top=5"),
         "sql": ("query", "run.json.gz 'SELECT name, dur_ns FROM kernels ORDER BY dur_ns DESC'"),
+        "thresholds": ("query", "launch"),
         "schema": ("query", "analyze"),
     },
     "Record": {

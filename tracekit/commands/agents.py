@@ -19,7 +19,7 @@ _SKILLS = ".claude/skills"
 _MOST_COMPARED = 1 << 20
 
 
-@click.command()
+@options.command()
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
 @option(
     "--keep",
@@ -53,7 +53,7 @@ def mcp(
     serve(tools)
 
 
-@click.group()
+@click.group(cls=options.Group)
 def skill() -> None:
     """Teach a coding agent to use tracekit.
 

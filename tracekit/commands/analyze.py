@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -20,11 +20,14 @@ from tracekit.text import printable, size
 _DEMO = Path(__file__).parents[1] / "demo.json.gz"
 
 
-@click.command()
+@options.command()
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @json_option
 @click.option(
-    "--explain", is_flag=True, help="Also print the critical path, the arithmetic and the SQL."
+    "--explain",
+    is_flag=True,
+    help="Also print the critical path, the arithmetic and the SQL of the first screen; with "
+    "--full, all SQL and thresholds.",
 )
 @click.option("--full", is_flag=True, help="Print all reasons, windows, kernels and caveats.")
 @options.trace_id_option("all")
@@ -42,10 +45,12 @@ def analyze(
     TRACE may also be a DB or a folder. Given the traces of all ranks of a run, it also shows which
     ranks wait for which.
     """
+    from tracekit.reporters.terminal import paged
     from tracekit.verdict.model import SCHEMA
     from tracekit.verdicts import verdict_together
 
-    with request.open(*traces) as opened, opened.sharing():
+    paging = paged() if full or explain else nullcontext()
+    with request.open(*traces) as opened, opened.sharing(), paging:
         analyses = opened.verdicts(trace_id, request.window)
         analyses, run, no_run = verdict_together(opened.session, analyses)
         if as_json:
@@ -72,11 +77,11 @@ def analyze(
             from tracekit.reporters import console
 
             for analysis in [] if as_json else analyses:
-                console.explain(analysis)
-            console.print_queries(of_run=run is not None, err=as_json)
+                console.explain(analysis, every=full)
+            console.print_queries(every=full or as_json, of_run=run is not None, err=as_json)
 
 
-@click.command()
+@options.command()
 @click.argument("traces", nargs=-1, metavar="[TRACE]...")
 @click.option(
     "--how",
@@ -120,7 +125,7 @@ def advise(
     options.show(fixes, as_json, partial(reporter.render, every=every))
 
 
-@click.command()
+@options.command()
 @click.argument("runs", nargs=-1, required=True, metavar="TRACE|DB...")
 @option("-o --output", "The HTML file to write.  [default: TRACE.html, beside the first TRACE]")
 @option("--open opening", "Open the page in a browser.", is_flag=True)
@@ -187,7 +192,7 @@ def _written(output: str, opening: bool) -> CommandResult:
     return written
 
 
-@click.command()
+@options.command()
 @option("-o --output", "The HTML file to write.  [default: tracekit-demo.html]")
 @option("--no-open is_quiet", "Do not open the page in a browser.", is_flag=True)
 def demo(output: str | None, is_quiet: bool) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,30 @@ from tracekit.commands import completion, options
 from tracekit.commands.options import json_option, option, seconds
 from tracekit.errors import TracekitError
 from tracekit.reporters.written import CommandResult
-from tracekit.text import counted, duration, shown, size
+from tracekit.text import counted, duration, quoted, shown, size
 from tracekit.workloads import WORKLOADS
 
+_of_servers = partial(option, group=options.SERVERS)
 
-@click.command(no_args_is_help=False)
+
+class _Capture(options.Command):
+    """A command that says where the options of a script go."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        script = next((each for each in args if each.endswith(".py")), None)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if script is None:
+                raise
+            raise click.UsageError(
+                f"No such option {error.option_name!r}. Options of {script} go behind --: "
+                f"tracekit capture {script} -- {error.option_name} ...",
+                ctx,
+            ) from error
+
+
+@options.command(cls=_Capture, no_args_is_help=False)
 @click.argument("workload", required=False, shell_complete=completion.programs)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @option(
@@ -32,10 +52,10 @@ from tracekit.workloads import WORKLOADS
     "Record a program with this profiler instead of torch.profiler. It must be installed.",
     click.Choice(("nsys", "rocprofv3")),
 )
-@option("--server", "Profile a running server, such as vLLM or SGLang, at this URL.")
-@option("--steps", "Number of steps to record, if the server counts steps.", int, default=5)
-@option("--seconds", "Stop the server's profiler after this time.", seconds, default=1)
-@option(
+@_of_servers("--server", "Profile a running server, such as vLLM or SGLang, at this URL.")
+@_of_servers("--steps", "Number of steps to record, if the server counts steps.", int, default=5)
+@_of_servers("--seconds", "Stop the server's profiler after this time.", seconds, default=1)
+@_of_servers(
     "--timeout timeout_s",
     "Wait up to this many seconds for the server's traces.",
     seconds,
@@ -48,7 +68,10 @@ from tracekit.workloads import WORKLOADS
 @options.label_option
 @options.workload_options
 @options.writing
+@click.pass_context
 def capture(
+    context: click.Context,
+    /,
     workload: str | None,
     arguments: tuple[str, ...],
     output: str | None,
@@ -72,6 +95,7 @@ def capture(
     With --server URL, a server that is answering requests is profiled for a few steps. The command
     ends when the traces of all its ranks are complete.
     """
+    _require_meant(context, workload, is_server=server is not None)
     other = profiler if server is None else "a server"
     if how["labels"] and other:
         raise TracekitError(f"{other} writes its own traces: pass --label to `lake add` instead")
@@ -112,7 +136,32 @@ def capture(
             alone, profiled = map(duration, (timed.unprofiled_step_ns, timed.profiled_step_ns))
             done = f"a step takes {alone}, and {profiled} under the profiler"
     to = "-" if is_piped else str(written)
-    return CommandResult().add(to, says=done)
+    return _then_analyze(CommandResult().add(to, says=done))
+
+
+def _then_analyze(written: CommandResult) -> CommandResult:
+    """Adds the command to run next."""
+    paths = [each.path for each in written.outputs]
+    if "-" not in paths:
+        written.lines.append(f"next: tracekit analyze {' '.join(map(quoted, paths))}")
+    return written
+
+
+def _require_meant(context: click.Context, workload: str | None, *, is_server: bool) -> None:
+    """Raises click.UsageError for an option that what is recorded does not have: a script may have
+    one of the same name."""
+    is_script = str(workload).endswith(".py")
+    groups = {options.SERVERS} if is_server else {options.BUILT_IN, options.FUNCTIONS}
+    if is_script or (workload is not None and ":" in workload):
+        groups -= {options.BUILT_IN} | ({options.FUNCTIONS} if is_script else set())
+    for parameter in context.command.params:
+        group, name = options.group_of(parameter), str(parameter.name)
+        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if given and group != "Options" and group not in groups:
+            flag = parameter.opts[0]
+            hint = f"; give it to {workload} behind --: tracekit capture {workload} -- {flag} ..."
+            said = f"{flag} is for {group[0].lower()}{group[1:]}{hint if is_script else ''}"
+            raise click.UsageError(said, context)
 
 
 def _by_other(
@@ -127,7 +176,7 @@ def _by_other(
         events = sum(row["events"] for row in traces.traces())
     until = "until interrupted" if is_ended else "to its end"
     says = f"recorded by {profiler} {until}, {counted(events, 'event')}"
-    return CommandResult().add(written, events, "events", says=says)
+    return _then_analyze(CommandResult().add(written, events, "events", says=says))
 
 
 def _of_server(url: str, output: str | None, when: list[Any], how: dict[str, Any]) -> CommandResult:
@@ -141,7 +190,7 @@ def _of_server(url: str, output: str | None, when: list[Any], how: dict[str, Any
     written = CommandResult()
     for path in traces:
         written.add(path, says=size(path.stat().st_size))
-    return written
+    return _then_analyze(written)
 
 
 def _refuse(workload: str, call: str) -> int:
@@ -156,7 +205,7 @@ def _refuse(workload: str, call: str) -> int:
     return 2
 
 
-@click.command()
+@options.command()
 @json_option
 def workloads(as_json: bool) -> None:
     """List the built-in workloads."""

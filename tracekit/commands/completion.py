@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from tracekit.commands import options
+
 if TYPE_CHECKING:
     from tracekit.database.catalog import Query
 
 
-@click.command()
+@options.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print a completion script for SHELL.

@@ -22,7 +22,7 @@ _OWN_FOLDER = ".tracekit/baselines"
 _FOLDER = option("--dir folder", "The folder of baselines.", default=_OWN_FOLDER)
 
 
-@click.command()
+@options.command()
 @click.argument("runs", nargs=-1, required=True, metavar="A [B]")
 @json_option
 @option("--markdown", "Print Markdown for a pull request comment.", is_flag=True)
@@ -130,7 +130,7 @@ def _open_two(a: str, b: str, trace_ids: tuple[int, int], resources: Resources) 
     return Pair(load([a, b], resources=resources), 1 + one, 1 + other, note, runs)
 
 
-@click.command()
+@options.command()
 @click.argument("lake", metavar="LAKE")
 @json_option
 @options.gate_options(
@@ -158,7 +158,7 @@ def history(
     return options.status_of(failed)
 
 
-@click.command()
+@options.command()
 @click.argument("lake", metavar="LAKE")
 @json_option
 @options.threshold_options
@@ -178,7 +178,7 @@ def fleet(lake: str, as_json: bool, request: Request) -> None:
     options.show(findings, as_json, reporter.render)
 
 
-@click.command()
+@options.command()
 @click.argument("trace")
 @json_option
 @options.resource_options
@@ -199,7 +199,7 @@ def crosscheck(trace: str, as_json: bool, request: Request) -> int:
     return 0 if report.agrees else 1
 
 
-@click.group()
+@click.group(cls=options.Group)
 def baseline() -> None:
     """Save a trace as a named baseline, and compare later traces with it.
 

@@ -13,7 +13,7 @@ from tracekit.reporters.written import CommandResult
 from tracekit.text import counted
 
 
-@click.command()
+@options.command()
 @click.argument("source", metavar="TRACE|DB")
 @option(
     "-o --output",
@@ -53,7 +53,7 @@ def export(
     return CommandResult().add(output, exported.count, exported.unit, says=names)
 
 
-@click.command()
+@options.command()
 @click.argument("trace")
 @option("-o --output", "The trace to write; .gz and .zst are compressed.", required=True)
 @options.resource_options
@@ -77,7 +77,7 @@ def annotate(trace: str, output: str, request: Request) -> CommandResult:
     return CommandResult().add(output, events, "events added", says=says)
 
 
-@click.command("open")
+@options.command("open")
 @click.argument("trace")
 @option("--plain", "Open the trace without tracekit's tracks.", is_flag=True)
 @option("--print-url", "Print the address instead of starting a browser.", is_flag=True)

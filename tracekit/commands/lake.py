@@ -34,7 +34,7 @@ _WORKERS = (
 )
 
 
-@click.command()
+@options.command()
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @option("-o --output", "The database file; overwritten if it exists.", required=True)
 @option("--append", "Add to the database instead of replacing it.", is_flag=True)
@@ -108,7 +108,7 @@ def _state_of(output: str) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-@click.group()
+@click.group(cls=options.Group)
 def lake() -> None:
     """Store the traces of many ranks and runs as Parquet files, and query them together.
 
@@ -166,11 +166,11 @@ def add(
 
 
 @lake.command()
-@click.argument("question", metavar="NAME")
 @click.argument("target", metavar="LAKE")
+@click.argument("question", metavar="NAME")
 @options.pairs_option("--param parameters", "Set a parameter.")
 @options.requesting(*_WORKERS, *options.ROWS, *options.RESOURCES)
-def ask(question: str, target: str, parameters: dict[str, str], request: Request) -> None:
+def ask(target: str, question: str, parameters: dict[str, str], request: Request) -> None:
     """Ask every rank a named question, in parallel.
 
     For questions that compare ranks, `tracekit query` asks all ranks together.

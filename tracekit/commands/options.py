@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +25,49 @@ if TYPE_CHECKING:
 
 _Command = Callable[..., Any]
 _Decorator = Callable[[_Command], _Command]
+# The heading of options that seldom matter; a command's help ends with it.
+_RESOURCES = "Resources"
+
+
+class Option(click.Option):
+    """An option; a command's help lists those with a `group` under that heading."""
+
+    def __init__(self, *given: Any, group: str = "Options", **more: Any) -> None:
+        self.group = group
+        super().__init__(*given, **more)
+
+
+def group_of(parameter: click.Parameter) -> str:
+    return getattr(parameter, "group", "Options")
+
+
+class Command(click.Command):
+    """A command whose help lists options by group."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for parameter in self.get_params(ctx):
+            lines = parameter.get_help_record(ctx)
+            if lines is not None and isinstance(parameter, click.Option):
+                groups.setdefault(group_of(parameter), []).append(lines)
+        resources = groups.pop(_RESOURCES, [])
+        for title, rows in (*groups.items(), (_RESOURCES, resources)):
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+class Group(click.Group):
+    """A command that has commands."""
+
+    command_class = Command
+
+
+def command(
+    name: str | None = None, cls: type[Command] = Command, **more: Any
+) -> Callable[[_Command], Command]:
+    """click's decorator, for commands of this kind."""
+    return click.command(name, cls, **more)
 
 
 class Request:
@@ -122,7 +165,9 @@ def status_of(failed: Sequence[str]) -> int:
 def option(names: str, help: str = "", type: Any = None, **more: Any) -> _Decorator:
     """An option whose help shows its default; `names` are separated by spaces."""
     shows = more.get("default") is not None
-    return click.option(*names.split(), help=help, type=type, show_default=shows, **more)
+    return click.option(
+        *names.split(), cls=Option, help=help, type=type, show_default=shows, **more
+    )
 
 
 def seconds(text: str) -> float:
@@ -220,44 +265,54 @@ def writing(command: _Command) -> _Command:
     return call
 
 
+_resource = partial(option, group=_RESOURCES)
+# Options of `capture`, by what they are for.
+SERVERS, BUILT_IN, FUNCTIONS = (
+    "Servers",
+    "Built-in workloads",
+    "Built-in workloads and module:function",
+)
+_workload = partial(option, group=BUILT_IN)
+_timed = partial(option, group=FUNCTIONS)
+
 # The sizes in `tracekit.capture.workload.Options`.
 size_options = all_of(
-    option("--batch", "Sequences per batch.  [default: 64; on a CPU, 4]", int),
-    option("--seq", "Tokens per sequence.  [default: 128; on a CPU, 32]", int),
-    option("--dim", "Input and output features.  [default: 768; on a CPU, 256]", int),
-    option("--hidden", "Hidden features.  [default: 3072; on a CPU, 1024]", int),
-    option("--dtype", "[default: bf16; on a CPU, fp32]", click.Choice(["fp32", "fp16", "bf16"])),
+    _workload("--batch", "Sequences per batch.  [default: 64; on a CPU, 4]", int),
+    _workload("--seq", "Tokens per sequence.  [default: 128; on a CPU, 32]", int),
+    _workload("--dim", "Input and output features.  [default: 768; on a CPU, 256]", int),
+    _workload("--hidden", "Hidden features.  [default: 3072; on a CPU, 1024]", int),
+    _workload("--dtype", "[default: bf16; on a CPU, fp32]", click.Choice(["fp32", "fp16", "bf16"])),
 )
 
 # The other fields of `Options`.
 workload_options = all_of(
-    option(
+    _workload(
         "--activation",
         "The activation of the MLPs.",
         click.Choice(["gelu-tanh", "gelu", "silu", "relu"]),
         default="gelu-tanh",
     ),
-    option("--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto"),
-    option("--warmup", "Warm-up steps before recording.", int, default=5),
-    option("--active", "Steps to record.", int, default=5),
+    _timed("--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto"),
+    _timed("--warmup", "Warm-up steps before recording.", int, default=5),
+    _timed("--active", "Steps to record.", int, default=5),
 )
 
 RESOURCES = (
-    option("--memory-mb", "Memory limit (approximate); the rest spills to disk.", int),
-    option(
+    _resource("--memory-mb", "Memory limit (approximate); the rest spills to disk.", int),
+    _resource(
         "--threads", "Threads for loading.  [default: one per core; one for a small trace]", int
     ),
-    option("--temp-dir", "Where to spill.  [default: the system's temporary directory]"),
-    option(
+    _resource("--temp-dir", "Where to spill.  [default: the system's temporary directory]"),
+    _resource(
         "--spill-mb",
         "How much queries may spill to disk.  [default: 10,000; for a DB, 0 unless --memory-mb is "
         "given]",
         int,
     ),
-    option(
+    _resource(
         "--hardware", "A TOML file of device peaks, which takes precedence over tracekit's own."
     ),
-    option(
+    _resource(
         "--annotations",
         "Annotations of the nodes of CUDA graphs: JSON, or a pickle of dictionaries.  "
         "[default: kernel_annotations* beside the trace]",
@@ -267,7 +322,7 @@ RESOURCES = (
 )
 THRESHOLD = option(
     "--threshold thresholds",
-    "Set a threshold (queries/thresholds.csv lists them).",
+    "Set a threshold (`tracekit thresholds` lists them).",
     multiple=True,
     metavar="NAME=VALUE",
 )

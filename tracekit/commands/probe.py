@@ -14,7 +14,7 @@ from tracekit.errors import TracekitError, is_interrupt
 from tracekit.replay.grammar import HELP
 
 
-@click.command(epilog="\b\n" + HELP)
+@options.command(epilog="\b\n" + HELP)
 @click.argument("trace")
 @click.argument("changes", nargs=-1, required=True, shell_complete=completion.changes)
 @json_option
@@ -44,7 +44,7 @@ def whatif(
     options.show(prediction, as_json, reporter.render_whatif)
 
 
-@click.command()
+@options.command()
 @click.argument("workload")
 @options.size_options
 @option("--rounds", "Number of times to time each experiment, in turns.", default=15)
@@ -91,7 +91,7 @@ def probe(
     return 1 if result.judgement.agrees is False else 0
 
 
-@click.command()
+@options.command()
 @click.argument("workload")
 @option("-o --output", "The database.  [default: sweep.duckdb]")
 @list_option("--batch", "Sequences per batch: 1,8,64.", int)

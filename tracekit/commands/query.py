@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.commands import completion
-from tracekit.commands.options import Request, option, pairs_option, row_options
+from tracekit.commands import completion, options
+from tracekit.commands.options import Request, json_option, option, pairs_option, row_options
 from tracekit.errors import TracekitError
 from tracekit.text import printable, quoted
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tracekit.database.session import Session
 
 
-@click.command()
+@options.command()
 @click.argument(
     "arguments", nargs=-1, metavar="[TRACE|DB] [NAME]", shell_complete=completion.questions
 )
@@ -137,15 +137,24 @@ def _explain_doubts(
         click.echo(f"0 rows{why}", err=True)
 
 
-@click.command()
+@options.command()
 @click.argument("source", metavar="TRACE|DB")
-@click.argument("statement", required=False)
+@click.argument("statement", nargs=-1)
+@pairs_option("--param parameters", "Set a parameter of the questions that STATEMENT calls.")
 @row_options
-def sql(source: str, statement: str | None, request: Request) -> None:
+def sql(
+    source: str, statement: tuple[str, ...], parameters: dict[str, str], request: Request
+) -> None:
     """Run one read-only SELECT on a trace or database.
 
-    Without STATEMENT, on a terminal, this opens an SQL shell on a DB: `duckdb`, or `harlequin`.
+    `.schema` lists its tables, `.schema WORD` their columns, with units. A question of `tracekit
+    query` is a table function: FROM idle_gaps(). Without STATEMENT, on a terminal, this opens an
+    SQL shell on a DB: `duckdb`, or `harlequin`.
     """
+    _sql(source, " ".join(statement) if statement else None, parameters, request)
+
+
+def _sql(source: str, statement: str | None, parameters: dict[str, str], request: Request) -> None:
     if statement is None:
         _open_shell(source)
         return
@@ -155,9 +164,17 @@ def sql(source: str, statement: str | None, request: Request) -> None:
         raise TracekitError(
             f'{statement} is a file; pass its text: tracekit sql {source} "$(cat {statement})"'
         )
+    from tracekit.database import catalog, described
+
     with request.open(source) as run:
+        if (words := described.asked(statement)) is not None:
+            from tracekit.reporters.terminal import show_paged
+
+            show_paged(described.schema(run.session, words))
+            return
         run.session.require_select(statement)
-        if not request.render(run.session, statement):
+        variables = catalog.variables(catalog.called(statement), parameters)
+        if not request.render(run.session, statement, variables):
             click.echo("0 rows", err=True)
 
 
@@ -170,14 +187,17 @@ def _exists(path: str) -> bool:
 
 
 def _open_shell(source: str) -> None:
-    """Runs a read-only SQL shell on a database; exits with its status.
+    """Runs a read-only SQL shell on a database; exits with its status. In `duckdb`, questions are
+    table functions.
 
     Raises:
         TracekitError: when `source` is not a tracekit database, or no shell is installed.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("Missing argument 'STATEMENT' (may be left out only on a terminal).")
+    from tracekit.database import catalog
     from tracekit.database.connection import is_database
+    from tracekit.files import temporary_folder
     from tracekit.run import open_database
     from tracekit.trace.paths import DATABASES
 
@@ -189,16 +209,22 @@ def _open_shell(source: str) -> None:
     # Refuses a database whose views are not tracekit's.
     open_database(source).close()
     path = str(Path(source).absolute())
-    if (shell := shutil.which("duckdb")) and _reads(shell, path):
-        command = [shell, "-readonly", path]
-    elif shell := shutil.which("harlequin"):
-        command = [shell, "--read-only", path]
-    else:
-        raise TracekitError(
-            "an SQL shell needs `harlequin` (pip install harlequin), or a `duckdb` not older "
-            "than the database (pip install duckdb-cli)"
-        )
-    click.get_current_context().exit(subprocess.run(command).returncode)
+    with temporary_folder() as folder:
+        if (shell := shutil.which("duckdb")) and _reads(shell, path):
+            questions = folder / "questions.sql"
+            questions.write_text(
+                "".join(f"{each.as_function};\n" for each in catalog.queries().values()), "utf-8"
+            )
+            command = [shell, "-readonly", "-cmd", f".read {questions}", path]
+        elif shell := shutil.which("harlequin"):
+            command = [shell, "--read-only", path]
+        else:
+            raise TracekitError(
+                "an SQL shell needs `harlequin` (pip install harlequin), or a `duckdb` not older "
+                "than the database (pip install duckdb-cli)"
+            )
+        status = subprocess.run(command).returncode
+    click.get_current_context().exit(status)
 
 
 def _reads(shell: str, path: str) -> bool:
@@ -207,7 +233,33 @@ def _reads(shell: str, path: str) -> bool:
     return subprocess.run(tried, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
 
 
-@click.command()
+@options.command()
+@click.argument("words", nargs=-1, metavar="[WORD]...")
+@json_option
+def thresholds(words: tuple[str, ...], as_json: bool) -> None:
+    """List the numbers that decide something, or those that contain all WORDs.
+
+    `--threshold NAME=VALUE` sets one for a run; those marked with * are part of what a database
+    stores, and cannot be set. Shares are of the window, from 0 to 1.
+    """
+    from tracekit.database.catalog import contains_all
+    from tracekit.thresholds import TABLE
+
+    found = [each for each in TABLE.values() if contains_all(f"{each.name} {each.meaning}", words)]
+    if not found:
+        raise TracekitError(
+            f"no threshold contains {' '.join(words)!r}; `tracekit thresholds` shows all"
+        )
+    if as_json:
+        names = ("name", "default", "unit", "meaning", "source", "is_settable")
+        click.echo(json.dumps([{name: getattr(each, name) for name in names} for each in found]))
+        return
+    from tracekit.reporters.terminal import show_thresholds
+
+    show_thresholds(found)
+
+
+@options.command()
 @click.argument("command", nargs=-1, metavar="[COMMAND] [QUESTION]")
 def schema(command: tuple[str, ...]) -> None:
     """Print the JSON Schema of what COMMAND prints with --json.

@@ -95,6 +95,7 @@ def remedy_texts() -> dict[str, str]:
 # Integers that parameters take: instants of DuckDB's 64 bits with room to add, parts of an
 # interval, and numbers and counts.
 _MOST_NS, _MOST_BINS, _MOST_COUNT = 2**62, 100_000, 2**31 - 1
+_CALL = re.compile(r"\b([a-z]\w*)\s*\(\s*\)")
 _FORMAT_FILE = packaged.root() / "schema" / "format.txt"
 
 # A number made from all tables, facts and views (tracekit/database/stored.py), stored in each
@@ -178,6 +179,12 @@ class Query(Struct, frozen=True):
     plugin: Plugin | None = None
 
     @property
+    def as_function(self) -> str:
+        """The statement that makes it a table function, for one connection. Its parameters are
+        variables (SET VARIABLE top = 5)."""
+        return f"CREATE OR REPLACE TEMP MACRO {self.name}() AS TABLE {self.sql.rstrip()}"
+
+    @property
     def description(self) -> str:
         """The question, its parameters and its columns, for a reader."""
         lines = [self.question, ""]
@@ -255,6 +262,11 @@ def _common() -> tuple[dict[str, Parameter], dict[str, Column]]:
         else:
             columns[name] = Column(name, unit, meaning)
     return parameters, columns
+
+
+def common_columns() -> Iterable[Column]:
+    """The columns that queries/columns.csv describes."""
+    return _common()[1].values()
 
 
 def limits_rows(question: Query) -> bool:
@@ -385,15 +397,44 @@ def queries() -> dict[str, Query]:
     return {name: query(name) for name in _topics()}
 
 
+def called(sql: str) -> list[Query]:
+    """The questions that SQL calls as table functions."""
+    return [query(name) for name in dict.fromkeys(_CALL.findall(sql.lower())) if is_query(name)]
+
+
+def variables(called: Iterable[Query], given: Mapping[str, Value]) -> dict[str, Value]:
+    """The given parameters of the questions that SQL calls, converted to their types.
+
+    Raises:
+        TracekitError: when no question has such a parameter, or a value is of the wrong type.
+    """
+    known = {one.name: one for question in called for one in question.parameters}
+    for name in given:
+        if name not in known:
+            takes = ", ".join(known) or "none: it calls no question, such as top_kernels()"
+            raise TracekitError(f"the SQL has no parameter {name!r}; it takes: {takes}")
+    return {name: known[name].convert(value) for name, value in given.items()}
+
+
 def is_query(name: str) -> bool:
     """Whether a query has this name."""
     return name in _topics()
 
 
-def matching(word: str) -> list[Query]:
-    """The queries whose name or question contains `word`."""
-    wanted = word.lower()
-    return [each for each in queries().values() if wanted in f"{each.name} {each.question}".lower()]
+def matching(words: str) -> list[Query]:
+    """The queries whose name or question contains all the words."""
+    return [
+        each
+        for each in queries().values()
+        if contains_all(f"{each.name} {each.question}", words.split())
+    ]
+
+
+def contains_all(text: str, words: Iterable[str]) -> bool:
+    """Whether a text contains all words; names may be written with spaces."""
+    searched = text.lower()
+    spaced = searched.replace("_", " ")
+    return all(each.lower() in searched or each.lower() in spaced for each in words)
 
 
 def _unless(comments: Iterable[str]) -> str:

@@ -79,8 +79,10 @@ def limit_spilling(connection: duckdb.DuckDBPyConnection, spill_mb: int) -> None
     connection.execute(f"SET max_temp_directory_size = '{spill_mb}MB'")
 
 
-def require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
-    """Checks with DuckDB's parser that `query` only reads.
+def require_select(
+    connection: duckdb.DuckDBPyConnection, query: str, questions: Iterable[str] = ()
+) -> None:
+    """Checks with DuckDB's parser that `query` only reads. It may call the `questions`.
 
     Raises:
         TracekitError: when `query` is not one SELECT (or an EXPLAIN of one), is too long or nested
@@ -98,6 +100,7 @@ def require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     with connection.cursor() as cursor:
         parsed: str = cursor.execute(asked, {"query": query}).fetchall()[0][0]
         functions, types = _used(parsed)
+        functions -= set(questions)
         allowed = _allowed()
         # DuckDB takes milliseconds to list each kind.
         if functions := functions - allowed.functions:

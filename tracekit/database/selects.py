@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,6 +13,7 @@ from typing import ClassVar, TypeVar
 
 import duckdb
 
+from tracekit.database import catalog
 from tracekit.database.catalog import Query, Value
 from tracekit.database.interrupt import interruptible, work_is_left_running
 from tracekit.database.sandbox import require_select
@@ -27,6 +29,7 @@ NEEDS_MEMORY = (
 _COUNTING = threading.Lock()
 # The sizes of this process in pages: all, and resident (proc(5)).
 _STATM = Path("/proc/self/statm")
+_NO_TABLE = re.compile(r"Table with name (\w+) does not exist")
 # Set temporarily as DuckDB's limit, to make it release unused memory.
 _LEAST_MEMORY = ("16MB", "128MB")
 # DuckDB keeps up to this much, so that later queries need not read the file again.
@@ -61,6 +64,8 @@ class Selects:
         self._first = first
         self._more_memory = more_memory or bool
         self._add_names = add_names or str
+        # The statements that create the questions that a user's SQL calls, by that SQL.
+        self._called: dict[str, list[str]] = {}
         self._resident_bytes = 0
         """The process's memory after DuckDB last returned some."""
 
@@ -99,6 +104,8 @@ class Selects:
             try:
                 if (first := self._first()) is not None:
                     cursor.execute(first)
+                for statement in self._called.get(sql, ()):
+                    cursor.execute(statement)
                 for name, value in variables.items():
                     cursor.execute(f'SET VARIABLE "{name}" = $value', {"value": value})
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
@@ -123,10 +130,21 @@ class Selects:
         self.require_process()
         # Its macros are allowed.
         self._add_names(query)
+        called = catalog.called(query)
         try:
-            require_select(self._connection, query)
+            require_select(self._connection, query, {each.name for each in called})
+            if called:
+                self._called[query] = [self._callable(each) for each in called]
         except duckdb.Error as error:
             raise self._error(error) from error
+
+    def _callable(self, question: Query) -> str:
+        """The statement that makes a question a table function without arguments; its parameters
+        are variables."""
+        if question.plugin is not None:
+            self.require_select(question.sql)
+        self._add_names(question.sql)
+        return question.as_function
 
     @contextmanager
     def checked(self, question: Query) -> Iterator[None]:
@@ -208,4 +226,10 @@ def _sql_error(error: duckdb.Error) -> TracekitError:
     if isinstance(error, duckdb.InternalException | duckdb.FatalException):
         # The rest is a DuckDB stack trace.
         lines = lines[:1]
+    missing = _NO_TABLE.search(str(error))
+    if missing and catalog.is_query(missing[1]):
+        name = missing[1]
+        return TracekitError(
+            f"SQL: {name} is a question: FROM {name}(), or tracekit query TRACE {name}"
+        )
     return TracekitError("SQL: " + " | ".join(lines))

@@ -147,6 +147,8 @@ class HostThread(Struct, frozen=True):
     untraced_ns: int
     unrecorded_ns: int = 0
     """The part of it in long stretches, too long for Python between two operators."""
+    waiting_ns: int = 0
+    """Python frames that wait for other threads or processes."""
     allocation_ns: int = 0
     communication_ns: int = 0
     remote_ns: int = 0
@@ -154,6 +156,8 @@ class HostThread(Struct, frozen=True):
     math_ns: int = 0
     memory_ns: int = 0
     device_read_ns: int = 0
+    filling_ns: int = 0
+    """Operators that fill tensors with random numbers, as parameters are before a run."""
     device_evidence: str | None = None
     last_wait_ns: int | None = None
     """The last call that waits for a device, after all launches; None: none does."""

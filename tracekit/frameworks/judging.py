@@ -21,6 +21,7 @@ from tracekit.capture.output import publish, rank_path
 from tracekit.capture.recorder import import_torch
 from tracekit.errors import TracekitError, first_line
 from tracekit.files import require_unlinked, written_whole
+from tracekit.text import quoted
 from tracekit.verdict.regime import bound_by
 
 # Limits on a judging process. The memory limit works only on Linux.
@@ -88,7 +89,7 @@ def on_trace_ready(
     folder: str | Path, on_verdict: OnVerdict | None = None
 ) -> Callable[[Any], None]:
     """A handler for `torch.profiler.profile(on_trace_ready=...)`: writes each trace into `folder`
-    and its verdict beside it, and prints the verdict's first two lines.
+    and its verdict beside it, and prints the verdict's first two lines and where the rest is.
 
         with torch.profiler.profile(..., on_trace_ready=tracekit.on_trace_ready("runs/")) as prof:
 
@@ -152,9 +153,15 @@ class _Waiting:
 def _tell(path: Path, on_verdict: OnVerdict | None) -> None:
     try:
         bound = judge(path)
-        document = json.loads(verdict_paths(path)[0].read_text())
+        as_json, as_text = verdict_paths(path)
+        document = json.loads(as_json.read_text())
         headline, confidence = document["verdict"]["headline"], document["verdict"]["confidence"]
-        print(f"{os.path.relpath(path)}: {headline}\n{bound}; confidence {confidence}", flush=True)
+        trace = os.path.relpath(path)
+        print(
+            f"{trace}: {headline}\n{bound}; confidence {confidence}\n"
+            f"verdict: {os.path.relpath(as_text)}; page of charts: tracekit report {quoted(trace)}",
+            flush=True,
+        )
         if on_verdict is not None:
             on_verdict(path, document)
     except Exception as error:

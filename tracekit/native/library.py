@@ -128,14 +128,24 @@ def _loaded(kind: type[CDLL]) -> CDLL:
     try:
         loaded = kind(str(_PATH))
     except OSError as error:
-        reason = f"cannot be loaded ({error})" if _PATH.exists() else "is missing"
-        raise TracekitError(
-            f"{_PATH.name} {reason}: install tracekit with pip, which compiles it"
-        ) from error
+        raise TracekitError(_why_not(error)) from error
     for name, (result, arguments) in FUNCTIONS.items():
         function = getattr(loaded, f"tracekit_{name}")
         function.restype, function.argtypes = result, arguments
     return loaded
+
+
+def _why_not(error: OSError) -> str:
+    """Why the library is not there, and what to do."""
+    if _PATH.exists():
+        return f"{_PATH.name} cannot be loaded ({error}): install tracekit with pip again"
+    checkout = _PATH.parents[2]
+    if (checkout / "setup.py").exists():
+        return (
+            f"{checkout} is a checkout, whose folder `tracekit` hides an installed tracekit and is "
+            f"not compiled: start Python in another folder, or run pip install -e {checkout}"
+        )
+    return f"{_PATH.name} is missing: install tracekit with pip, which compiles it"
 
 
 class _CStream(ctypes.Structure):

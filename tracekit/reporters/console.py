@@ -48,6 +48,9 @@ _ADVISED = 5
 # Groups of units that have a row.
 _GROUPS = 6
 
+# The questions that the lines of the first screen come from.
+_OF_FIRST_SCREEN = ("partition", "idle_causes", "cpu_time", "top_kernels", "launch_stats", "units")
+
 
 def render(analysis: Analysis) -> None:
     """Prints one analysis."""
@@ -236,12 +239,14 @@ def _health(out: Console, analysis: Analysis) -> None:
         out.print(line.append(printable(finding.message) + count))
 
 
-def explain(analysis: Analysis) -> None:
-    """Prints the arithmetic, critical path and thresholds of one analysis."""
+def explain(analysis: Analysis, *, every: bool) -> None:
+    """Prints the arithmetic and critical path of one analysis, and with `every` all thresholds."""
     out = console()
     if analysis.causal is not None:
         _arithmetic(out, analysis, analysis.causal)
         _path(out, analysis.causal)
+    if not every:
+        return
     section(out, "Thresholds (--threshold NAME=VALUE sets one, but not those marked with *)")
     rows = []
     for threshold in TABLE.values():
@@ -253,10 +258,18 @@ def explain(analysis: Analysis) -> None:
     out.print(table(["", ">", Column(overflow="fold")], rows))
 
 
-def print_queries(*, of_run: bool = False, err: bool = False) -> None:
-    """Prints the SQL behind an analysis and the verdict on a run."""
-    for name in (*QUERIES, *(RUN_QUERIES if of_run else ())):
+def print_queries(*, every: bool, of_run: bool = False, err: bool = False) -> None:
+    """Prints the SQL behind the first screen, or with `every` behind all of an analysis and the
+    verdict on a run."""
+    for name in (*QUERIES, *(RUN_QUERIES if of_run else ())) if every else _OF_FIRST_SCREEN:
         click.echo(f"\n-- tracekit query {name}\n{catalog.query(name).sql.rstrip()}", err=err)
+    if not every:
+        rest = len(QUERIES) - len(_OF_FIRST_SCREEN)
+        click.echo(
+            f"\n{rest} more questions and all thresholds: --explain --full; of one question: "
+            "tracekit query NAME --explain",
+            err=err,
+        )
 
 
 def _arithmetic(out: Console, analysis: Analysis, causal: Causal) -> None:

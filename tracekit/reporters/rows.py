@@ -29,10 +29,12 @@ from tracekit.files import (
     written_whole,
 )
 from tracekit.reporters.terminal import console, show_paged, table
-from tracekit.reporters.units import LEFT_OUT, record, shown
+from tracekit.reporters.units import LEFT_OUT, by_name, record, shown
 from tracekit.text import counted, printable, printable_lines
 
 TABLE_ROWS = 1_000
+# Text that SQL selects is not cut to less than this.
+_LEAST_TEXT = 40
 FILE_ROWS = 100_000_000
 _CHUNK_BYTES = 1 << 16
 _COPIED_AS = {
@@ -68,8 +70,8 @@ def render(
 
     Without `most`, a table has TABLE_ROWS, and a file of more than FILE_ROWS is refused.
     Prints all columns, or those in `columns`, in that order. Duplicate column names are numbered as
-    DuckDB numbers them: a, a_1. With the `units` of a question's columns, a table is in units that
-    read well; CSV, JSON and Parquet are always exact.
+    DuckDB numbers them: a, a_1. A table is in units that read well, by the `units` of a question's
+    columns or by the columns' names; CSV, JSON and Parquet are always exact.
 
     Raises:
         TracekitError: when the SQL fails, a limit is reached, a table should go to a file, or
@@ -237,7 +239,9 @@ def _render_table(
     read: Callable[..., _Rows], units: Mapping[str, str] | None, most: int, spare: int
 ) -> int:
     names, rows = read(most=most + 1, with_lists=units is not None)
-    readable = replace(shown(names, rows[:most], units), spare=spare)
+    known = by_name(names) if units is None else units
+    least_text = _LEAST_TEXT if units is None else 0
+    readable = replace(shown(names, rows[:most], known), spare=spare, least_text=least_text)
     out = console(is_wide=True)
     fitting = readable.within(out.width)
     with out.capture() as printed:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +21,8 @@ from tracekit.text import printable
 
 if TYPE_CHECKING:
     from rich.table import Column, Table
+
+    from tracekit.thresholds import Threshold
 
 WIDTH = 100
 # The maximum width of a name in a table, and its minimum width if space is tight.
@@ -136,6 +140,24 @@ def table(columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]] = ()) 
     return grid
 
 
+class _Held(io.StringIO):
+    """Text for a terminal that is not there yet."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@contextmanager
+def paged() -> Iterator[None]:
+    """On a terminal, shows what the block prints through the pager if it does not fit."""
+    if not sys.stdout.isatty():
+        yield
+        return
+    with redirect_stdout(_Held()) as held:
+        yield
+    show_paged(held.getvalue())
+
+
 def show_paged(text: str) -> None:
     """Prints `text`; through the pager if standard output is a terminal and it does not fit.
 
@@ -148,3 +170,15 @@ def show_paged(text: str) -> None:
         return
     os.environ |= {"LESS": "FRX", "LV": "-c"} | os.environ | {"PAGER": pager}
     click.echo_via_pager(text.removesuffix("\n"), color=True)
+
+
+def show_thresholds(thresholds: Iterable[Threshold]) -> None:
+    """Prints thresholds with their defaults, paged; a * marks those that no run sets."""
+    out = console(is_wide=True)
+    rows = [
+        (each.name + " *" * (not each.is_settable), f"{each.default:,}", each.unit, each.meaning)
+        for each in thresholds
+    ]
+    with out.capture() as printed:
+        out.print(table(["threshold", ">default", "unit", "meaning"], rows))
+    show_paged(printed.get())

@@ -26,9 +26,15 @@ _SCALES = {
 }
 # Instants on the trace's clock are not scaled, since users copy them into other questions.
 INSTANT = re.compile(r"(^|_)(start|end|at|from|base_time)_ns$")
+# What a column of SQL without a name is called.
+_AGGREGATED = re.compile(r"^(?:sum|avg|mean|min|max|median|any_value)\((\w+)\)$")
+_UNITS = {"ns": "ns", "bytes": "bytes", "bytes_per_s": "bytes per second"}
 SUFFIX = re.compile(r"_(ns|bytes|bytes_per_s)$")
+_OWN_UNIT = re.compile(r"_(ns|bytes|bytes_per_s)(?=\)?$)")
 # The number of digits of a column's median.
 _DIGITS = 4
+# From this on, digits behind the point say nothing.
+_LONG = 1e4
 # Up to this, floats represent every integer.
 _EXACT = 2.0**53
 # Text that is wrapped instead of cut.
@@ -57,6 +63,10 @@ class ReadableTable(Struct, frozen=True):
     spare: int = 0
     """The maximum number of columns to leave out."""
     left_out: Sequence[str] = ()
+    least_text: int = 0
+    """Text is not cut to less than this."""
+    is_folded: bool = False
+    """Whether long headings take two lines."""
 
     @property
     def notes(self) -> list[str]:
@@ -70,14 +80,15 @@ class ReadableTable(Struct, frozen=True):
     def within(self, width: int) -> ReadableTable | None:
         """The table at a width, with long text cut and a few columns left out if necessary; None:
         it does not fit."""
-        if self._cut_to(width):
-            return self
-        folded = self._folded()
+        folded = replace(self, shared=[*self.shared])
         while not folded._cut_to(width):
             heads, texts = [_plain(column) for column in folded.columns], folded._texts()
+            alike = [at for at, cells in enumerate(texts) if len(cells) > 1 == len({*cells})]
+            if not (alike and self.spare) and not folded.is_folded:
+                folded = folded._folded()
+                continue
             if not self.spare or len(heads) < 3:
                 return None
-            alike = [at for at, cells in enumerate(texts) if len(cells) > 1 == len({*cells})]
             minor = [at for at, head in enumerate(heads) if _MINOR.match(head)]
             at = (alike or minor or range(len(heads)))[-1]
             if alike:
@@ -111,7 +122,8 @@ class ReadableTable(Struct, frozen=True):
             share = free // (place + 2) if place else free
             column = self.columns[at]
             column.width = min(widths[at], share)
-            if column.width < min(widths[at], _OTHER if place else _FIRST):
+            least = max(_OTHER if place else _FIRST, self.least_text)
+            if column.width < min(widths[at], least):
                 return False
             free -= column.width
         return free >= 0
@@ -123,7 +135,7 @@ class ReadableTable(Struct, frozen=True):
             head = _folded(str(column.header), max([_HEAD, *map(cell_len, cells)]))
             columns.append(column.copy())
             columns[-1].header = Text(head, "bold")
-        return replace(self, columns=columns, shared=[*self.shared])
+        return replace(self, columns=columns, is_folded=True)
 
     def _texts(self) -> list[list[str]]:
         return [[str(row[at]) for row in self.rows] for at in range(len(self.columns))]
@@ -140,6 +152,16 @@ def record(found: ReadableTable, row: Sequence[Cell]) -> list[tuple[Text, Cell]]
         (Text(_plain(column), "bold"), Text(printable(cell)) if isinstance(cell, Name) else cell)
         for column, cell in zip(found.columns, row, strict=True)
     ]
+
+
+def by_name(names: Sequence[str]) -> dict[str, str]:
+    """The units that columns' names tell: dur_ns, sum(dur_ns)."""
+    found = {}
+    for name in names:
+        inner = _AGGREGATED.sub(r"\1", name)
+        if not INSTANT.search(inner) and (end := SUFFIX.search(inner)):
+            found[name] = _UNITS[end[1]]
+    return found
 
 
 def shown(
@@ -185,13 +207,13 @@ def _named(value: Any) -> Name:
 
 
 def _folded(head: str, width: int) -> str:
-    """A heading, broken at underscores and before its unit if it is longer than `width`."""
-    lines = [""]
-    for part in re.findall(r"[^_ ]+_?| \(.*\)", head):
-        if lines[-1] and len(lines[-1]) + len(part) > width:
-            lines.append("")
-        lines[-1] += part.removeprefix(" ") if not lines[-1] else part
-    return "\n".join(lines)
+    """A heading, on two lines if it is longer than `width`: the break, at an underscore or before
+    its unit, makes the longer line as short as can be."""
+    breaks = [found.end() for found in re.finditer(r"_(?=.)| (?=\()", head)]
+    if len(head) <= width or not breaks:
+        return head
+    at = min(breaks, key=lambda each: max(len(head[:each].rstrip()), len(head) - each))
+    return f"{head[:at].rstrip()}\n{head[at:]}"
 
 
 def _figures(
@@ -205,7 +227,7 @@ def _figures(
     if unit in _SCALES and not INSTANT.search(name):
         short, power, decimals = _scale(known, unit)
         made: list[Cell] = [Text(_fixed(value, power, decimals)) for value in values]
-        return f"{SUFFIX.sub('', name)} ({short})", made
+        return f"{_OWN_UNIT.sub('', name)} ({short})", made
     return None
 
 
@@ -219,7 +241,7 @@ def plain_cell(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         is_whole = value.is_integer() and abs(value) < _EXACT
-        return f"{value:,.0f}" if is_whole else f"{value:,.4g}"
+        return f"{value:,.0f}" if is_whole or abs(value) >= _LONG else f"{value:,.4g}"
     return clipped(str(value), 80)
 
 

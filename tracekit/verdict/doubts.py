@@ -257,7 +257,7 @@ def _has_other_clock(case: Case) -> str | None:
     if shift_ns < -case.thresholds.wait_ns:
         return (
             f"The device's clock was set back by {duration(-shift_ns)}: calls returned before the "
-            "ops that they wait for."
+            "ops that they wait for, or ops never started sooner than that on an idle device."
         )
     if shift_ns > 0:
         return (

@@ -52,7 +52,7 @@ def times_of(found: Gpu | Idle | HostThread, names: Sequence[str]) -> dict[str, 
 def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verdict:
     """The verdict on the trace's busiest thread."""
     span = window.span_ns
-    times = times_of(host, (*_WORK, *_OVERHEADS))
+    times = times_of(host, (*_WORK, "waiting", *_OVERHEADS))
     overheads = times_of(host, _OVERHEADS)
     fractions = {name: ns / span if span else 0.0 for name, ns in times.items()}
     explained_ns = sum(times.values()) - host.untraced_ns
@@ -60,7 +60,9 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
         f"The trace has no GPU ops. Compute operators took {share(host.compute_ns, span)} of its "
         f"busiest thread ({duration(host.compute_ns)} of {duration(span)})."
     ]
-    if host.launches or host.device_evidence:
+    if not host.operators and host.python_ns:
+        why = ["The trace has neither GPU ops nor operators, but Python frames."]
+    elif host.launches or host.device_evidence:
         # If there is a device, operators' host time is dispatch.
         taken_ns = host.compute_ns + host.dispatch_ns + host.view_ns
         why = [
@@ -76,7 +78,8 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
             ": the trace cannot tell which side is the bottleneck",
         )
         return unknown(window, why, reason, fractions, [_lost_kernels(host)])
-    if host.device_evidence:
+    # Without an operator, the host gave the device nothing to do.
+    if host.device_evidence and host.operators:
         if host.device_read_ns:
             why.append(
                 f"{duration(host.device_read_ns)} is in operators that read or copy values of the "
@@ -94,6 +97,20 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
             ": the trace does not show what the host did",
         )
         return unknown(window, why, reason, fractions, [])
+    if 2 * host.waiting_ns > span:
+        reason = (
+            f"For {share(host.waiting_ns, span)} of it the busiest thread waits for other threads "
+            "or processes",
+            ": what they do tells what holds it up",
+        )
+        return unknown(window, why, reason, fractions, [])
+    if 2 * host.filling_ns > span:
+        reason = (
+            f"{duration(host.filling_ns)} of {duration(span)} fill tensors with random numbers, as "
+            "a model's parameters are before it runs",
+            ": the trace shows no run",
+        )
+        return unknown(window, why, reason, fractions, [words("next")["more_work"]])
     if host.communication_ns > host.remote_ns and explained_ns == host.communication_ns:
         reason = (
             f"Only collectives were recorded on the busiest thread "

@@ -12,7 +12,7 @@ from tracekit.verdict.once import happened
 # Columns of the query cpu_time, in the order in which they are shown.
 _OF_HOST = (
     "compute", "dispatch", "communication", "view", "allocation", "python", "input", "compilation",
-    "runtime", "untraced",
+    "runtime", "waiting", "untraced",
 )  # fmt: skip
 
 # The maximum length of an activity's name in a row.

@@ -71,9 +71,9 @@ def case_of(kind: str, name: str, why: str, **facts: Any) -> Case:
 
 def labels(reading: str = "real") -> list[Case]:
     """The cases of an expert's reading: of the real traces in real.csv or second.csv, of parts and
-    mutations of them in parts.csv."""
+    mutations of them in parts.csv; parts_again.csv is another expert's of thirty of these."""
     cases = []
-    kind = "part" if reading == "parts" else "real"
+    kind = "part" if reading.startswith("parts") else "real"
     with Path(__file__).with_name(f"{reading}.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             bounds = row.pop("saves")

@@ -128,6 +128,23 @@ CASES = {
         evidence=host_evidence(compute_ms=90, untraced_ms=10, launches=5),
         regime="unknown",
     ),
+    # Without an operator, the host gave the device nothing to do.
+    "Python frames alone, of a job with a device": Judged(
+        evidence=on_host(
+            host_evidence(compute_ms=0, python_ms=90, untraced_ms=10), operators=0,
+            device_evidence="allocations on a device",
+        ),
+        regime="overhead-bound", bottleneck="python",
+        says=["neither GPU ops nor operators, but Python frames"],
+    ),
+    "a model whose parameters are being filled": Judged(
+        evidence=on_host(host_evidence(compute_ms=95, python_ms=5), filling_ns=60 * MS),
+        regime="unknown", says=["60 ms of 100 ms fill tensors with random numbers"],
+    ),
+    "random numbers that are a part of the work": Judged(
+        evidence=on_host(host_evidence(compute_ms=95, python_ms=5), filling_ns=40 * MS),
+        regime="compute-bound",
+    ),
     "a device that was done with the last launch, and was not recorded": Judged(
         evidence=on_host(UNRECORDED, last_wait_ns=MS // 2),
         regime="overhead-bound", bottleneck="dispatch", confidence="low",

@@ -94,10 +94,12 @@ class Device(Struct, frozen=True, dict=True):
         return np.argsort(self.op_id, kind="stable")
 
 
-def device_from(rows: dict[str, NDArray[Any]], host: Host, thresholds: Thresholds) -> Device:
+def device_from(
+    rows: dict[str, NDArray[Any]], late_ns: dict[int, int], host: Host, thresholds: Thresholds
+) -> Device:
     """One trace's ops, from the rows of queries/replay/device_work.sql and device_limits.sql.
 
-    Removes the columns from `rows` as it reads them.
+    `late_ns`: how late devices' clocks are. Removes the columns from `rows` as it reads them.
     """
 
     def filled(name: str) -> Ints:
@@ -122,7 +124,7 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, thresholds: Threshold
     thread[wrong] = -1
     early[wrong] = 0
     numbers, of_device = np.unique(device_id, return_inverse=True)
-    shift = np.zeros(len(numbers), np.int64)
+    shift = np.array([-late_ns.get(number, 0) for number in numbers.tolist()], np.int64)
     np.maximum.at(shift, of_device, early)
     start = start + shift[of_device]
     return Device(

@@ -173,7 +173,11 @@ def recording_of(database: Session, trace_id: int) -> Recording:
         if columns != _CAPTURED or ops["is_graph"].any():
             ops |= database.arrays("device_work", columns, trace=trace_id)
     calls = database.arrays("host_waits", trace=trace_id)
-    device = _on_time(device_from(ops, host, thresholds), calls, host.origin_ns, thresholds)
+    late_ns = dict(
+        database.rows_of_trace("SELECT trace_id, device_id, late_ns FROM late_clock", trace_id)
+    )
+    device = device_from(ops, late_ns, host, thresholds)
+    device = _on_time(device, calls, host.origin_ns, thresholds)
     return Recording(database, trace_id, thresholds, host, device, calls, computing)
 
 
