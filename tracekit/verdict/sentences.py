@@ -224,7 +224,9 @@ def _of_cpu(case: Case) -> str:
         does = words("cpu_does")
         return _with_spent(case, does.get(bottleneck, does["math"]))
     lost = words("cpu_loses").get(bottleneck, bottleneck)
-    return _with_spent(case, f"Most of the time is overhead: {lost}")
+    is_most = 2 * row_ns(case.period, bottleneck, case.thresholds) > case.period.window.span_ns
+    begins = "Most of the time is overhead:" if is_most else "Overhead takes longer than computing:"
+    return _with_spent(case, f"{begins} {lost}")
 
 
 def _turns(case: Case) -> str:

@@ -119,6 +119,7 @@ CASES = {
     "dispatch without a device": Judged(
         evidence=host_evidence(compute_ms=20, dispatch_ms=50, python_ms=30),
         regime="overhead-bound", bottleneck="dispatch",
+        begins="Overhead takes longer than computing: dispatching operators",
     ),
     "nothing recorded": Judged(
         evidence=host_evidence(compute_ms=0, untraced_ms=100),
