@@ -4,8 +4,8 @@
 -- causes: python
 -- when: has(traits, 'of_vllm') OR has(traits, 'of_sglang')
 -- needs: Idle cores beside those of the engines.
--- caveat: The price is for twice as many front ends, each with half of the work. Recording stacks slows Python
---     down: without the recorder, the front end works less.
+-- caveat: The price is for twice as many front ends, each with half of the work. Recording stacks slows
+--     Python down: without the recorder, the front end works less.
 -- blind: no_stacks
 -- before:
 --     vllm serve MODEL

@@ -39,6 +39,8 @@ class Server:
     """The front end's work on one token of one request, most of it detokenizing."""
     request_ns: int = 200 * US
     """Its work on a new request: reading and tokenizing it."""
+    in_rounds: bool = False
+    """Whether clients send their next requests together, once all have read their answers."""
     has_stacks: bool = True
     """Whether the engines' Python was recorded."""
 
@@ -76,7 +78,7 @@ class Message:
 
 
 class ServerRun:
-    """One run of a server; `span_ns` is the time until all clients have read their answers."""
+    """One run of a server; `span_ns` is from its first step to the end of its last one."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -84,24 +86,26 @@ class ServerRun:
         self.front = Recorded(_FRONT)
         self.engines = [Recorded(_ENGINE + number) for number in numbers]
         self.free = [0 for _ in numbers]
-        self.busy_until = self.correlation = 0
+        self.busy_until = self.correlation = self.begins = 0
         self.queue: list[Message] = []
         self.left = [[server.answers] * count for count in server.requests]
         # Of each engine, the tokens left of each client, and when requests have reached it.
         self.running: list[dict[int, int]] = [{} for _ in numbers]
         self.waiting: list[list[tuple[int, int]]] = [[] for _ in numbers]
         self.sent = 0
+        self.read: list[list[int]] = [[] for _ in numbers]
         for engine, count in enumerate(server.requests):
             for client in range(count):
                 self._send(0, engine, (client,), is_new=True)
         while self.queue or any(self.waiting) or any(self.running):
             self._go_on()
-        self.span_ns = max(self.busy_until, *self.free)
-        self.front.frame(_LOOP, 0, self.span_ns)
+        self.span_ns = max(self.free) - self.begins
+        end = max(self.busy_until, *self.free)
+        self.front.frame(_LOOP, 0, end)
         for number, engine in enumerate(self.engines):
-            self._wait(number, self.free[number], self.span_ns)
+            self._wait(number, self.free[number], end)
             if server.has_stacks:
-                engine.frame(_BUSY_LOOP, 0, self.span_ns)
+                engine.frame(_BUSY_LOOP, 0, end)
 
     def _send(self, at: int, engine: int, clients: tuple[int, ...], **more: Any) -> None:
         self.sent += 1
@@ -124,17 +128,24 @@ class ServerRun:
     # -- the front end
 
     def _handle(self, message: Message) -> None:
-        now = max(message.at, self.busy_until)
+        now, engine = max(message.at, self.busy_until), message.engine
         for client in message.clients:
-            if not message.is_new:
-                now = self._answer(now)
-            if message.is_new or (
-                client in message.ended and self.left[message.engine][client] > 0
-            ):
+            if message.is_new:
                 now = self._tokenize(now)
-                self.left[message.engine][client] -= 1
-                self.waiting[message.engine].append((now, client))
+                self.left[engine][client] -= 1
+                self.waiting[engine].append((now, client))
+                continue
+            now = self._answer(now)
+            if client in message.ended and self.left[engine][client]:
+                self._read(now, engine, client)
         self.busy_until = now
+
+    def _read(self, now: int, engine: int, client: int) -> None:
+        """A client has read its answer."""
+        self.read[engine].append(client)
+        if not self.server.in_rounds or len(self.read[engine]) == self.server.requests[engine]:
+            self._send(now, engine, tuple(self.read[engine]), is_new=True)
+            self.read[engine] = []
 
     def _answer(self, begin: int) -> int:
         ns = self.server.handling_ns
@@ -169,6 +180,7 @@ class ServerRun:
         launched = now + 20 * US
         kernel = launched + 2 * US
         end = kernel + server.decode_ns + server.per_request_ns * count
+        self.begins = self.begins or now
         self.correlation += 1
         linked = {"correlation": self.correlation}
         trace.add("cuda_runtime", "cudaGraphLaunch", now + 10 * US, launched, **linked)

@@ -19,6 +19,7 @@ from tracekit.errors import TracekitError
 from tracekit.evidence.collect import call_sites_of
 from tracekit.evidence.model import CallSite, ClockAhead, Clocks, Collectives, SlowLink, WaitingRank
 from tracekit.evidence.run import EXAMINED, RankEvidence, RankExcess, RunEvidence, SlowStage
+from tracekit.evidence.server import front_ends_of
 from tracekit.replay.grammar import BUBBLE
 from tracekit.replay.graph.arrays import Flags, sums
 from tracekit.replay.ranks.rank_replay import RankReplay, not_one_run, replayable
@@ -58,7 +59,8 @@ class _Collector:
         overview = {row["trace_id"]: row for row in database.ask("overview")}
         self.traces = [overview.pop(trace_id) for trace_id in joined.trace_ids]
         """The rows of the question overview about the ranks."""
-        self.left_out = sorted(row["rank"] for row in overview.values())
+        beside = front_ends_of(database)
+        self.left_out = sorted(r["rank"] for i, r in overview.items() if i not in beside)
 
     def evidence(self) -> RunEvidence:
         joined = self.joined

@@ -9,7 +9,6 @@ from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Saving, Verdict
 from tracekit.verdict.regime import OVERHEAD, UNKNOWN
 
-
 # Roles of queries/facts/server_label.sql.
 WAITING, _OTHER = "waiting", "other"
 

@@ -12,7 +12,6 @@ from tracekit.verdict.once import excess_in, is_headline_wait, mostly_once, wait
 from tracekit.verdict.regime import (
     COMPUTE,
     OVERHEAD,
-    UNKNOWN,
     guessed_ns,
     is_partly_once,
     limits_alike,
