@@ -1,5 +1,5 @@
 -- question: What does each thread of a server do: answering, tokenizing, scheduling, or waiting?
--- since: 0.2
+-- since: 0.1
 -- when: has(traits, 'of_vllm') OR has(traits, 'of_sglang')
 -- columns pid, tid
 -- column role (text): answering (HTTP and JSON), tokenizing, detokenizing, handling outputs, exchanging

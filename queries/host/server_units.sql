@@ -1,5 +1,5 @@
 -- question: Where does the time of a server's prefills and decodes go: device, scheduling or waiting?
--- since: 0.2
+-- since: 0.1
 -- when: has(traits, 'server_step')
 -- column rank (id): the rank in the trace; NULL: not recorded
 -- column kind (text): prefill, decode, mixed or pass, by the ranges that the server annotates

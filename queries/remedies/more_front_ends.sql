@@ -1,5 +1,5 @@
 -- question: Does the front end of a server work all the time, so that requests and answers wait for it?
--- since: 0.2
+-- since: 0.1
 -- title: Run more front ends, or stream less often
 -- causes: python
 -- when: has(traits, 'of_vllm') OR has(traits, 'of_sglang')
@@ -40,5 +40,6 @@ shared AS (
     FROM joined
 )
 SELECT trace_id, NULL AS place, format('{:.0f} % of its time', 100 * work_ns / span_ns) AS detail,
-       'host' AS target, NULL AS event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns, 0.5 AS factor
+       'host' AS target, NULL AS event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns,
+       thresholds().front_end_factor AS factor
 FROM shared WHERE NOT waits AND work_ns >= thresholds().front_end_busy_share * span_ns

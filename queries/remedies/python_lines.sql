@@ -20,7 +20,8 @@
 -- doubts: no_stacks
 -- A function's own work: its frame, ranges that it annotates, and what it calls of Python's library and
 -- built-in functions, and to walk over a model's modules; other functions of PyTorch, and of profilers, count
--- as theirs. A server's own functions are none of the program's. Only functions that could fill a noticeable share.
+-- as theirs, and those of a server's front end as none of the program's. Only functions that could fill a
+-- noticeable share.
 WITH RECURSIVE span AS (
     SELECT s.trace_id, coalesce(w.end_ns - w.start_ns, s.end_ns - s.start_ns) AS ns
     FROM trace_span AS s

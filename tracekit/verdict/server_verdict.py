@@ -98,7 +98,7 @@ def held_up_by(server: ServerEvidence) -> RunSaving | None:
 
 def is_saturated(server: ServerEvidence) -> bool:
     """Whether a front end works nearly all the time."""
-    return server.works_share >= server.thresholds.front_end_busy_share
+    return server.works_share >= float(server.thresholds.front_end_busy_share)
 
 
 def _uneven_ns(units: Sequence[ServerUnits]) -> int:

@@ -49,8 +49,10 @@ def not_one_run(database: Session) -> str | None:
         return f"the rank is not recorded in {ranks.count(None)} of the {len(ranks)} traces"
     if len(set(ranks)) < len(ranks):
         return "several traces are from the same rank"
-    told = database.fetch("SELECT DISTINCT job FROM jobs ANTI JOIN front_end USING (trace_id)")
-    jobs = {row[0] for row in told[1]}
+    of_ranks = (
+        "SELECT DISTINCT job FROM jobs WHERE trace_id NOT IN (SELECT trace_id FROM front_end)"
+    )
+    jobs = {row[0] for row in database.fetch(of_ranks)[1]}
     if len(jobs) > 1:
         return f"the traces are from {len(jobs)} runs: their recordings or world sizes differ"
     if len(replayable(database)) < 2:
