@@ -372,5 +372,4 @@ def kernels_that_fill_the_device() -> Atoms:
 def waiting_front_end():
     """A front end detokenizes and answers for a third of its time, and waits for requests for the
     rest."""
-    waits = line("selectors.py(451): select", Work(800 * US))
-    return serving.looped(*[serving.answered(300 * US), waits] * 20)
+    return serving.looped(*[serving.answered(300 * US), serving.waited(800 * US)] * 20)

@@ -1,7 +1,7 @@
 """Faults of servers, whose steps are graphs that generate tokens."""
 
 from tests.controls.planting import SYNC, planted
-from tests.kit.atoms import US, Launch, Op, Slice, Work, line, operator
+from tests.kit.atoms import MS, US, Launch, Op, Slice, Work, line, operator
 
 BF16, FP8 = "nvjet_sm80_tst_64x8_64x16_1x4_h_bz_TNT", "nvjet_fp8_e4m3_tst_64x8_64x16_1x4_h_bz_TNT"
 
@@ -55,13 +55,15 @@ def answered(detokenizing_ns):
 
 def looped(*atoms):
     """An event loop, and its waits for sockets."""
-    waits = line("selectors.py(451): select", Work(9 * US))
-    inner = (each for atom in atoms for each in (atom, waits))
-    return [line("asyncio/base_events.py(1910): _run_once", *inner)]
+    return [line("asyncio/base_events.py(1910): _run_once", *atoms)]
 
 
-@planted(None, faulty=(64,), fixed=(32,))
-def more_front_ends(answers):
+def waited(ns):
+    return line("selectors.py(451): select", Work(ns, "wait"))
+
+
+@planted(None, faulty=(64, 9 * US), fixed=(32, 9 * MS))
+def more_front_ends(answers, idle_ns):
     """A server's front end always detokenizes and answers; in the twin, it does so for every other
-    request, since there are two."""
-    return looped(*[answered(300 * US)] * answers)
+    request, since there are two, and then waits for more."""
+    return looped(*[answered(300 * US)] * answers, waited(idle_ns))
