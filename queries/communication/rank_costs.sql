@@ -3,6 +3,7 @@
 -- of: several traces
 -- columns trace_id, rank, steps
 -- column span_ns (ns): length of the median step; without steps, of the GPU-active span
+-- columns unit, units, unit_ns
 -- column part (text): compute, communication, copy, device (idle, the host was not late), or the cause for
 --     which the host was late
 -- columns part_ns
@@ -31,7 +32,7 @@ waiting AS (
     SELECT trace_id, sum(m.wait_ns) AS waited_ns, sum_where(n.wait_ns, is_last) AS later_ns
     FROM met AS m LEFT JOIN next_to_last AS n USING (call_key) GROUP BY trace_id
 )
-SELECT trace_id, trace.rank, steps, span_ns, part, ns::BIGINT AS part_ns,
+SELECT trace_id, trace.rank, steps, span_ns, unit, units, unit_ns, part, ns::BIGINT AS part_ns,
        coalesce(waited_ns, 0)::BIGINT AS waited_ns, coalesce(later_ns, 0)::BIGINT AS later_ns
 FROM part JOIN figure USING (trace_id) JOIN trace USING (trace_id) LEFT JOIN waiting USING (trace_id)
 WHERE ns > 0

@@ -2,8 +2,9 @@
 -- since: 0.1
 -- of: several traces
 -- params a, b
--- column metric (text): the figure: a column of run_metrics, with its unit at the end; without those of
---     devices where no run has GPU ops, and without span_ns where one's is a step's and the other's is not
+-- column metric (text): the figure: a column of run_metrics down to copied_bytes, with its unit at the end;
+--     without those of devices where no run has GPU ops, and without span_ns where one's is a step's and the
+--     other's is not
 -- column a (the metric's unit): value in a
 -- column b (the metric's unit): value in b
 -- column change (the metric's unit): b minus a
@@ -12,7 +13,9 @@
 --     profiler_dilation
 WITH figure AS (
     SELECT *, row_number() OVER () AS place
-    FROM run_figures UNPIVOT INCLUDE NULLS (figure FOR metric IN (* EXCLUDE trace_id))
+    FROM run_figures UNPIVOT INCLUDE NULLS (
+        figure FOR metric IN (* EXCLUDE (trace_id, unit, units, unit_ns, tokens, samples))
+    )
 )
 SELECT metric, any_value(figure) FILTER (side = 'a') AS a, any_value(figure) FILTER (side = 'b') AS b,
        any_value(figure) FILTER (side = 'b') - any_value(figure) FILTER (side = 'a') AS change,

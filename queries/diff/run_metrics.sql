@@ -11,6 +11,9 @@
 -- column dispatch_ns (ns): operators' time outside inner slices
 -- column sync_ns (ns): host time in calls that wait for the device
 -- column copied_bytes (bytes): bytes copied to, from and on devices
+-- columns unit, units, unit_ns
+-- column tokens (tokens per unit): read and generated, the mean; NULL: unknown
+-- column samples (samples per unit): the captured batch; NULL: unknown
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration, cold_first_step,
 --     profiler_dilation
 FROM run_figures WHERE is_asked(trace_id)

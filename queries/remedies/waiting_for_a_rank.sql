@@ -27,16 +27,30 @@
 -- With several ranks, the wait is measured as in collective_skew; with one, estimated as in `collective`, or
 -- by the link: within a machine, all data passes twice over the slowest link of today in less time. If all
 -- calls take about as much longer, a slow link is as likely as a rank that is late each time.
--- A rank's first wait does not count as far as the last rank's recording began later than its own.
-WITH met AS (
+-- A rank's first wait does not count as far as the last rank's recording began later than its own. Nor does
+-- a wait for another stage of the rank's pipeline, which comes at another time by design: ranks that send to
+-- each other both ways are stages, and the sides on which a rank has such a partner tell its stage.
+WITH exchange AS (
+    SELECT DISTINCT trace_id, rank, direction, regexp_extract_all(group_key, '\d+') AS ends,
+           ends[CASE direction WHEN 'send' THEN 2 ELSE 1 END]::BIGINT AS partner
+    FROM collective AS c JOIN matched_collective AS m USING (trace_id, event_id) WHERE direction IS NOT NULL
+),
+stage AS (
+    SELECT trace_id, list(partner) AS partners,
+           1 + count_if(partner > rank) - count_if(partner < rank) AS side
+    FROM (SELECT trace_id, rank, partner FROM exchange GROUP BY ALL HAVING count(*) = 2) GROUP BY trace_id
+),
+met AS (
     SELECT trace_id, event_id, rank, c.dur_ns, arg_min(rank, c.dur_ns) OVER same AS late_rank,
            c.end_ns - s.start_ns AS since_ns,
            greatest(0, since_ns - arg_min(since_ns, c.dur_ns) OVER same)
                * (c.start_ns = min(c.start_ns) OVER (PARTITION BY trace_id))::INTEGER AS skew_ns,
            min(c.dur_ns) OVER same + skew_ns AS wire_ns,
-           min(trace_id) OVER same < max(trace_id) OVER same AS is_matched
+           min(trace_id) OVER same < max(trace_id) OVER same AS is_matched,
+           list_has_any(partners, integers_of(group_ranks)) AS meets_partner,
+           meets_partner OR min(coalesce(side, 1)) OVER same < max(coalesce(side, 1)) OVER same AS is_drain
     FROM collective AS c JOIN matched_collective AS m USING (trace_id, event_id)
-    JOIN trace_span AS s USING (trace_id) WHERE direction IS NULL
+    JOIN trace_span AS s USING (trace_id) LEFT JOIN stage USING (trace_id) WHERE direction IS NULL
     WINDOW same AS (PARTITION BY job, group_key, matched_by,
         CASE WHEN m.sequence IS NULL THEN step END, place, c.type)
 ),
@@ -49,7 +63,7 @@ waiting AS (
            CASE WHEN is_matched THEN 'rank ' || late_rank ELSE type || coalesce(', group ' || group_name, '')
                END AS place
     FROM collective AS t JOIN met AS m USING (trace_id, event_id)
-    WHERE is_asked(trace_id) AND (NOT is_matched OR late_rank <> rank)
+    WHERE is_asked(trace_id) AND NOT coalesce(is_drain, FALSE) AND (NOT is_matched OR late_rank <> rank)
 )
 SELECT trace_id, place,
        CASE WHEN is_matched THEN 'comes last in ' || count(*) OVER same

@@ -1,2 +1,3 @@
--- The frames and ranges of a process that may recur.
-FROM _scratch.unit_frame WHERE trace_id = $trace AND pid = $pid ORDER BY start_ns, end_ns DESC, event_id
+-- The frames and ranges of processes that may recur.
+FROM _scratch.unit_frame WHERE pid IS NOT NULL AND trace_id IN (SELECT unnest($traces))
+ORDER BY trace_id, start_ns, end_ns DESC, event_id

@@ -1,2 +1,3 @@
--- The launches of a process, in the order of the host.
-FROM _scratch.unit_launch WHERE trace_id = $trace AND pid = $pid ORDER BY start_ns, event_id
+-- The launches of processes, in the order of the host.
+FROM _scratch.unit_launch WHERE pid IS NOT NULL AND trace_id IN (SELECT unnest($traces))
+ORDER BY trace_id, start_ns, event_id

@@ -33,13 +33,14 @@ FROM collective AS c JOIN matched_collective AS m USING (trace_id, event_id) WHE
 -- How far each rank's clock is ahead of the clock of its job's first rank. A collective ends on all its ranks
 -- at the same time (but a broadcast's sender may leave earlier), so that is the median over collectives of
 -- the differences of their ends. A rank that shares no collective with the first is compared with ranks that
--- do, and so on; `hops` counts these. A receive ends with its send if it waited for it. Ranks that no such
--- path reaches are left out. `residual_ns` is the median deviation of the single differences.
+-- do, and so on; `hops` counts these. A receive ends with its send if it waited for it: it took longer than
+-- the message. Ranks that no such path reaches are left out. `residual_ns` is the median deviation of the
+-- single differences.
 CREATE OR REPLACE VIEW aligned_clocks AS
 WITH RECURSIVE finish AS MATERIALIZED (
     SELECT call_key, job, trace_id, rank, max(coalesce(base_time_ns, 0) + end_ns) AS end_ns
     FROM awaited_collectives
-    WHERE last_direction = 'send'
+    WHERE last_direction = 'send' AND awaited_ns > wire_ns
         OR type IN ('allreduce', 'allgather', 'reducescatter', 'alltoall', 'barrier')
     GROUP BY ALL
 ),

@@ -37,6 +37,32 @@ QUALIFY kind <> 'step'
      OR row_number() OVER (PARTITION BY trace_id, kind ORDER BY end_ns - start_ns, start_ns)
         = 1 + (count(*) OVER (PARTITION BY trace_id, kind) - 1) // 2;
 
+-- The unit of work that a trace is compared by, with how many of them its compared window has: one step, the
+-- iterations of a loop, or else the like units that take most time, of the whole window. tokens and samples
+-- are those of one unit. Without a row, nothing repeats.
+CREATE OR REPLACE VIEW run_units AS
+WITH judged AS (
+    SELECT trace_id, any_value(group_id) AS group_id, coalesce(max(iterations), 1) AS units
+    FROM judged_steps WHERE is_main GROUP BY trace_id
+),
+grouped AS (
+    SELECT trace_id, kind, group_id, count(*) AS many, percentile(list(dur_ns), 50) AS length_ns,
+           sum(dur_ns) AS all_ns, min(start_ns) AS start_ns, avg(tokens) AS tokens
+    FROM units WHERE level = 1 AND is_whole AND source <> 'single' GROUP BY trace_id, kind, group_id
+),
+other AS (
+    FROM grouped ANTI JOIN judged USING (trace_id) WHERE kind <> 'iteration'
+    QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY many > 1 DESC, all_ns DESC, start_ns) = 1
+),
+chosen AS (
+    SELECT trace_id, coalesce(kind, 'step') AS unit, units, NULL::BIGINT AS length_ns, tokens
+    FROM judged LEFT JOIN grouped USING (trace_id, group_id)
+    UNION ALL SELECT trace_id, kind, many, length_ns, tokens FROM other
+)
+SELECT trace_id, unit, units, length_ns, tokens, CASE WHEN unit IN ('step', 'pass')
+           THEN TRY_CAST(metadata->'tracekit'->'parameters'->>'batch' AS BIGINT) END AS samples
+FROM chosen JOIN trace USING (trace_id);
+
 -- The figures of each run, taken from that window. In a trace without GPU ops, a device's times are NULL.
 CREATE OR REPLACE VIEW run_figures AS
 WITH ops AS (
@@ -56,8 +82,9 @@ SELECT trace_id, steps, end_ns - start_ns AS span_ns, busy_ns, compute_ns, expos
        coalesce(kernel_ns, 0) AS kernel_ns, coalesce(launches, 0) AS launches,
        coalesce(operators, 0) AS operators, coalesce(dispatch_ns, 0) AS dispatch_ns,
        coalesce(sync_ns, 0) AS sync_ns,
-       coalesce(copied_bytes, 0) AS copied_bytes
-FROM (FROM run_windows WHERE is_compared)
+       coalesce(copied_bytes, 0) AS copied_bytes, coalesce(unit, w.kind) AS unit, coalesce(units, 1) AS units,
+       coalesce(length_ns, (end_ns - start_ns) // coalesce(units, 1)) AS unit_ns, tokens, samples
+FROM (FROM run_windows WHERE is_compared) AS w LEFT JOIN run_units USING (trace_id)
 LEFT JOIN window_partition USING (trace_id, device_id, kind, name, start_ns, end_ns)
 LEFT JOIN ops USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id)
 LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id);

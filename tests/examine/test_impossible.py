@@ -73,6 +73,13 @@ def once(found: dict[str, Any]) -> None:
         each["count"] = 1
 
 
+def with_stage(**parts: int) -> dict[str, Any]:
+    """A run with a pipeline of two stages, of which one has other parts."""
+    stage = {"work_ns": 9, "fill_ns": 1, "between_ns": 1, "drain_ns": 1, "rest_ns": 2}
+    pipeline = {"idle_ns": 3, "least_idle_ns": 3, "ranks": [stage, stage | parts]}
+    return {"bubble_ns": 0, "pipeline": pipeline}
+
+
 # A wrong answer for each rule.
 WRONG: list[tuple[str, Callable[[Answer], Answer]]] = [
     ("nothing_is_negative", with_json(lambda f: f["judged"]["gains"].update(one_offs_ns=-931_500))),
@@ -154,6 +161,27 @@ WRONG: list[tuple[str, Callable[[Answer], Answer]]] = [
                 "waiting": [{"rank": 1, "awaited_ns": 1, "waited_ns": 9, "length_ns": 8}],
             },
         ),
+    ),
+    (
+        "ranks_wait_no_longer_than_they_run",
+        lambda a: replace(
+            a,
+            run={
+                "bubble_ns": 0,
+                "waiting": [{"rank": 1, "awaited_ns": 8, "waited_ns": 8, "length_ns": 9}],
+                "late_ranks": [{"rank": 0, "held_up_ns": 6, "in_pipeline": False}] * 2,
+            },
+        ),
+    ),
+    ("stages_add_up", lambda a: replace(a, run=with_stage(drain_ns=99))),
+    ("stages_add_up", lambda a: replace(a, run=with_stage(fill_ns=-1, rest_ns=4))),
+    (
+        "tables_of_a_run_add_up",
+        lambda a: replace(a, several="type  waited (of all waiting)\nrecv  60.0 %\nsend  30.0 %\n"),
+    ),
+    (
+        "tables_of_a_run_add_up",
+        lambda a: replace(a, several="Stages of the pipeline\nrank  works\n0  1 ms (90.0 %)\n"),
     ),
     (
         "what_differs_is_not_unchanged",

@@ -11,16 +11,14 @@ import tracekit
 from tests.answers import compact_run, differing, traces
 from tests.conftest import SHARED_TRACES
 from tests.kit import ranks_simulated
-from tests.kit.analyzed import analysis
 from tests.kit.atoms import MS, US
-from tests.kit.evidenced import PYTHON, evidence
+from tests.kit.judged import judged, price
 from tests.kit.processes import invoke
 from tests.kit.ranks_simulated import LOGGING, Job
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect_run import run_evidence
 from tracekit.replay.ranks.rank_replay import RankReplay
 from tracekit.replay.ranks.stragglers import Pricing
-from tracekit.verdict.run_verdict import judge_run
 from tracekit.verdicts import verdict_together
 
 # Prices may differ by this share from the time that a run without the fault saves.
@@ -38,23 +36,6 @@ def judged_job(folder, job):
         return judged(run)
 
 
-def judged(run):
-    with run.sharing():
-        found = run_evidence(run.session)
-        assert not isinstance(found, str), found
-        return judge_run(found, [*map(brief, run.ask("overview"))])
-
-
-def brief(row):
-    """The part of a rank's own analysis that a run's verdict needs."""
-    return analysis(
-        evidence(**PYTHON),
-        trace_id=row["trace_id"],
-        rank=row["rank"],
-        world_size=row["world_size"],
-    )
-
-
 def saved(job, **without):
     """The time that a run saves without faults."""
     faulty, healthy = (
@@ -62,10 +43,6 @@ def saved(job, **without):
         for each in (job, replace(job, **without))
     )
     return faulty - healthy
-
-
-def price(verdict, remove):
-    return next(each.saves_ns * verdict.steps for each in verdict.savings if each.remove == remove)
 
 
 def test_an_unchanged_replay_of_all_ranks_is_the_recorded_run(tmp_path):
@@ -298,8 +275,11 @@ def test_a_pipeline_s_bubble_is_told_beside_that_of_its_schedule(name):
     with tracekit.load(FORMS / name) as run:
         verdict = run.together()
         rows = run.ask("link_bandwidth")
-    met = verdict.collectives
-    assert (met.stages, met.micro_batches) == (4, 4)
+    found = verdict.pipeline
+    assert (found.stages, found.micro_batches, found.chunks, found.ways) == (4, 4, 1, 1)
+    # Of each rank, 9.36 of 22.4 ms; rank 0 waits between, and rank 3 fills and drains.
+    assert all(each.idle_ns == pytest.approx(9.36 * MS, rel=0.01) for each in found.ranks)
+    assert (found.ranks[0].fill_ns, found.ranks[0].drain_ns, found.ranks[3].between_ns) == (0, 0, 0)
     assert any("42.9 % of a step" in each for each in verdict.why)
     assert (
         "(pipeline-bubble)" in verdict.headline and verdict.savings[0].remove == "pipeline-bubble"

@@ -22,6 +22,7 @@ from tests.kit.answered import (
     shapes_by_step,
     shown,
 )
+from tests.kit.impossible_runs import RULES as RUN_RULES
 from tests.kit.impossible_screens import SCREEN_RULES
 from tests.kit.impossible_texts import TEXT_RULES, Rule
 from tracekit.database.remedies import remedy
@@ -269,22 +270,6 @@ def advice_fits_the_trace(answer: Answer) -> Iterator[str]:
 
 # -- several traces --------------------------------------------------------------------------------
 
-
-def ranks_wait_no_longer_than_they_run(answer: Answer) -> Iterator[str]:
-    """A rank waits for less than its length, and for one rank no longer than for all."""
-    run = answer.run or {}
-    for each in run.get("waiting", []):
-        if not each["awaited_ns"] <= each["waited_ns"] <= each["length_ns"]:
-            yield f"rank {each['rank']} waits for {each['waited_ns']:,} ns: {each}"
-    waited = sum(each["waited_ns"] for each in run.get("waiting", []))
-    for late in run.get("late_ranks", []):
-        if waited and not late["in_pipeline"] and late["held_up_ns"] > waited:
-            yield f"rank {late['rank']} held the others up for more than they waited: {late}"
-    lengths = sum(each["length_ns"] for each in run.get("waiting", []))
-    if lengths and run["bubble_ns"] > lengths:
-        yield f"the bubble is {run['bubble_ns']:,} ns of {lengths:,}"
-
-
 # From this ratio on, lengths are not the same.
 _DIFFERS = 1.5
 
@@ -315,10 +300,10 @@ RULES: tuple[Rule, ...] = (
     high_confidence_has_no_doubt,
     high_confidence_has_repetition,
     advice_fits_the_trace,
-    ranks_wait_no_longer_than_they_run,
     what_differs_is_not_unchanged,
     *TEXT_RULES,
     *SCREEN_RULES,
+    *RUN_RULES,
 )
 
 

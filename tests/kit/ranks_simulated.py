@@ -6,7 +6,7 @@ Without a fault, the same run gives the truth that a price is compared with.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -161,15 +161,33 @@ def span_ns(runs: list[Simulation]) -> int:
 
 def write(folder: Path, job: Job, hosts: Sequence[str] = (), **metadata: Any) -> list[Simulation]:
     """Runs a job and writes the traces of its ranks, on `hosts` if these are given."""
-    runs = simulate(job)
+    return write_ranks(folder, simulate(job), job.clocks, hosts, **metadata)
+
+
+def write_ranks(
+    folder: Path,
+    runs: list[Simulation],
+    clocks: Mapping[int, int] | None = None,
+    hosts: Sequence[str] = (),
+    lose: simulated.Lose = list,
+    **metadata: Any,
+) -> list[Simulation]:
+    """Writes the traces of ranks that ran, whose clocks are ahead by these times, after `lose` took
+    away some of their events."""
     for rank, run in enumerate(runs):
-        ahead_us = job.clocks.get(rank, 0) / 1000
+        ahead_us = (clocks or {}).get(rank, 0) / 1000
 
         def moved(events: list[dict[str, Any]], us: float = ahead_us) -> list[dict[str, Any]]:
-            return [event | {"ts": round(event["ts"] + us, 3)} for event in events]
+            return [event | {"ts": round(event["ts"] + us, 3)} for event in lose(events)]
 
-        place = {"backend": "nccl", "rank": rank, "world_size": job.world}
+        place = {"backend": "nccl", "rank": rank, "world_size": len(runs)}
         base = {"baseTimeNanoseconds": 10 * MS, "distributedInfo": place} | metadata
         host = {"host_name": hosts[rank]} if hosts else {}
         simulated.write(folder / f"rank{rank}.json", run, moved, **base, **host)
     return runs
+
+
+def thinned(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Events without the calls that tell which stream waits for which, as some files are."""
+    gone = ("cudaEventRecord", "cudaStreamWaitEvent")
+    return [event for event in events if event["name"] not in gone]

@@ -159,6 +159,24 @@ def test_an_unfinished_rank_is_not_seen_and_does_no_harm(lake, tmp_path, monkeyp
     assert seen(lake) == [("run", "rank=0"), ("run", "rank=1")]
 
 
+def test_an_addition_that_fails_leaves_nothing_behind(lake, tmp_path, run):
+    def content(folder):
+        return {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "rank0.json").write_text('{"traceEvents": [')
+    (tmp_path / "bad" / "rank1.json").write_text("no trace")
+    before = content(lake)
+    sources = (("bad/rank1.json",), ("bad",), ("nowhere.json",), ())
+    for source in sample("failing additions", sources, sources[:2]):
+        for given in ((), ("--workers", "2")):
+            done = run("lake", "add", *source, "--to", "new/lake", *given)
+            assert done.returncode == 2, source
+            assert not (tmp_path / "new").exists()
+            assert run("lake", "add", *source, "--to", "lake", *given).returncode == 2
+            assert content(lake) == before
+
+
 def test_a_bad_trace_does_not_stop_the_others(tmp_path, run):
     given = ("--to", "lake", "--without-verdicts")
     write_rank(tmp_path / "run", 0)

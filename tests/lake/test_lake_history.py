@@ -17,9 +17,10 @@ from tests.kit.traces import gpu_op, launch, step, write
 from tracekit.commands.diff import open_pair
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
-from tracekit.lake.comparing import history, runs_in_order, shifts, spread
+from tracekit.lake.comparing import history, runs_in_order
 from tracekit.lake.fleet import fleet
-from tracekit.reporters.diff import render_history
+from tracekit.lake.shifts import shifts, spread
+from tracekit.reporters.history import render_history
 from tracekit.run import open_lake
 from tracekit.thresholds import Thresholds
 
@@ -33,17 +34,17 @@ def series(*parts, seed):
 def test_changes_are_found_where_they_are_and_noise_or_one_slow_run_is_none():
     for seed in range(20):
         alike = series((100, 30), seed=seed)
-        assert shifts(alike, Thresholds()) == []
+        assert shifts(alike, Thresholds(), "step") == []
         alike[9] = ("slow", 300.0)
-        assert shifts(alike, Thresholds()) == []
-        two = shifts(series((100, 12), (120, 9), (90, 10), seed=seed), Thresholds())
+        assert shifts(alike, Thresholds(), "step") == []
+        two = shifts(series((100, 12), (120, 9), (90, 10), seed=seed), Thresholds(), "step")
         assert [each.run for each in two] == ["12", "21"]
 
 
 def test_two_runs_are_enough_for_a_change():
-    (change,) = shifts([("a", 100.0), ("b", 110.0)], Thresholds())
+    (change,) = shifts([("a", 100.0), ("b", 110.0)], Thresholds(), "step")
     assert (change.last_before, change.run) == ("a", "b")
-    assert shifts([("a", 100.0), ("b", 104.0)], Thresholds()) == []
+    assert shifts([("a", 100.0), ("b", 104.0)], Thresholds(), "step") == []
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_two_runs_are_enough_for_a_change():
 )
 def test_steps_that_did_not_change_for_sure_say_how_far_apart_they_are(steps, means):
     named = [(str(place), float(each)) for place, each in enumerate(steps)]
-    assert shifts(named, Thresholds()) == []
+    assert shifts(named, Thresholds(), "step") == []
     found = spread(named, Thresholds())
     assert (found.least_ns, found.most_ns, found.means) == (min(steps), max(steps), means)
     assert steps[int(found.slowest)] == max(steps)
@@ -86,7 +87,7 @@ def three_runs(tmp_path):
 
 def test_three_runs_that_differ_are_neither_unchanged_nor_slow(three_runs, tmp_path):
     said = (
-        "the step takes 16 ms in run night2 and 150 ms in run night0, 9.38 times as long: "
+        "a step takes 16 ms in run night2 and 150 ms in run night0, 9.38 times as long: "
         "too few runs to tell a change from noise"
     )
     for command in ("history", "fleet"):
@@ -97,7 +98,7 @@ def test_three_runs_that_differ_are_neither_unchanged_nor_slow(three_runs, tmp_p
         assert found["spread"]["means"] == "too_few_runs"
     assert invoke("report", three_runs, "-o", tmp_path / "page.html").exit_code == 0
     title = (tmp_path / "page.html").read_text().partition("</title>")[0].partition("<title>")[2]
-    assert title.startswith("3 runs: the step takes 16 ms and 150 ms, 9.38 times as long: too few")
+    assert title.startswith("3 runs: a step takes 16 ms and 150 ms, 9.38 times as long: too few")
 
 
 @pytest.mark.thorough

@@ -3,7 +3,7 @@
 import json
 
 import tracekit
-from tests.kit.traces import gpu_op, launch, step
+from tests.kit.traces import gpu_op, launch, operator, step
 
 ALLREDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
@@ -78,3 +78,20 @@ def test_without_sequence_numbers_collectives_match_by_their_place_in_the_step(t
         (row,) = run.ask("collective_skew")
     assert (row["matched_by"], row["step"], row["place"]) == ("place in step", 1, 1)
     assert (row["wire_ns"], row["wait_ns"], row["late_rank"]) == (10_000, 20_000, 1)
+
+
+def test_a_call_stops_where_it_takes_far_longer_than_calls_of_its_name_on_all_ranks(tmp_path):
+    for rank in range(2):
+        events = [operator("aten::mm", at, 20) for at in range(0, 600, 30)]
+        # The first call of a name loads code; a call that has others in it waits for them.
+        events += [operator("aten::add", 1000, 5000), operator("aten::add", 7000, 30)]
+        if rank:
+            events += [operator("aten::mm", 10_000, 4000), operator("aten::mm", 20_000, 4000)]
+            events.append(operator("aten::empty", 20_100, 3500))
+        rank_trace(tmp_path, rank, [*events, step(1, 0, 30_000), launch(30_100, 1, 1),
+                                    collective(30_200, 5, 1)])  # fmt: skip
+    with tracekit.load([tmp_path / f"rank{rank}.json" for rank in range(2)]) as run:
+        (row,) = run.ask("rank_stops")
+    assert (row["rank"], row["name"], row["dur_ns"], row["usual_ns"]) == (
+        1, "aten::mm", 4_000_000, 20_000,
+    )  # fmt: skip

@@ -13,7 +13,8 @@ from tests.questions.test_ranks import collective
 from tests.reporters.test_report_sweep import found_sweep
 from tracekit.commands import cli
 from tracekit.errors import TracekitError
-from tracekit.reporters.html import reports, trace
+from tracekit.reporters import colors
+from tracekit.reporters.html import rank_figures, reports, trace
 from tracekit.reporters.html.page import page
 from tracekit.reporters.html.rank_figures import ranks_view
 from tracekit.reporters.html.ranks import Ranks, in_order_of_interest
@@ -98,6 +99,48 @@ def test_the_late_rank_is_named_with_its_own_cause_and_place(job, analyses, view
     assert LATE_NS / 2 < worst["excess_ns"] <= LATE_NS
     assert found.first[0].trace.rank == LATE
     assert in_order_of_interest(job)[:2] == [1, LATE + 1]
+
+
+def test_sentences_on_ranks_are_in_the_order_of_what_they_cost(job, analyses):
+    found = Ranks(job, analyses)
+    costs = {0: 5, 1: 9, 2: 0}
+    for analysis in found.analyses:
+        held_up = found.waits[analysis.trace.trace_id]
+        held_up["held_up_ns"] = costs[analysis.trace.rank]
+    said = ["All wait.", "13 % of it is for rank 2.", "Another 10 % is for rank 0.", "For rank 1."]
+    told = found._by_cost([*said, "rank 1 and rank 2 differ."])
+    moved = ["13 % of all waiting is for rank 2.", "rank 1 and rank 2 differ."]
+    assert told == [said[0], said[3], said[2], *moved]
+    assert found._by_cost(said[:2]) == said[:2]
+
+
+def test_each_cause_has_one_color_and_starts_are_not_negative(job, analyses, view, figures):
+    assert min(figures["clocks"].rows["begins_ns"]) == 0
+    shades = {each["color"] for each in figures["regimes"].rows.iter_rows(named=True)}
+    assert shades <= {step.bottleneck for each in analyses for step in each.steps}
+    told = page("ranks", [view])
+    assert "The last to arrive" in told and "The latest" not in told
+    bottleneck = analyses[LATE].verdict.bottleneck
+    assert f'style="--shade: {colors.of(bottleneck)}">{bottleneck}</span>' in told
+
+
+def test_parts_under_one_percent_are_one_part(job, analyses):
+    first = analyses[0]
+    sizes = {"compute": 980, "python": 8, "dispatch": 7, "launch": 5}
+    some = [replace(first.parts[0], name=name, kind=name, dur_ns=ns) for name, ns in sizes.items()]
+    found = Ranks(job, analyses)
+    found.analyses = [replace(first, parts=some)]
+    rows = rank_figures.parts(found).rows
+    assert rows["part"].to_list() == ["compute", "each under 1 %"]
+    assert sum(rows["part_ns"]) == 1000
+
+
+def test_a_map_of_one_column_is_not_drawn(tmp_path):
+    ranks_simulated.write(tmp_path, Job(2, steps=1, late={1: LATE_NS}))
+    with tracekit.load(tmp_path, verdicts=False) as run:
+        figures = ranks_view(run, judged(run)).figures
+    assert "matrix" not in figures and "regimes" not in figures
+    assert figures["who"].chart is None and len(figures["who"].rows) == 1
 
 
 def test_the_table_has_the_numbers_of_the_verdicts_and_of_stragglers(job, analyses, figures):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import tracekit
 from tests.kit.traces import Together, write
 from tests.units import programs
 from tests.units.programs import Event, Program
+
+DATA = Path(__file__).parents[1] / "data"
 
 TOGETHER = Together()
 Run = Callable[[Program], None]
@@ -135,3 +139,18 @@ def test_units_of_a_level_follow_each_other_and_parts_lie_in_their_whole(run):
         " WHERE u.start_ns < w.start_ns OR u.end_ns > w.end_ns OR u.level <> w.level + 1"
     ).rows()
     assert (wrong, outside) == ([], [])
+
+
+def test_units_of_traces_that_are_read_together_are_those_of_each_alone(monkeypatch):
+    paths = [DATA / f"simulated-program-{number}.json.gz" for number in (23, 30)]
+    paths += [DATA / "cpu-train-step.json.gz"]
+
+    def units(*some):
+        with tracekit.load(some, verdicts=False) as run:
+            sql = "SELECT * EXCLUDE (trace_id) FROM unit ORDER BY trace_id, unit_id"
+            return run.session.fetch(sql)[1]
+
+    together = units(*paths)
+    assert together == [row for path in paths for row in units(path)]
+    monkeypatch.setattr("tracekit.units.rows._MOST_LAUNCHES", 1)
+    assert units(*paths) == together

@@ -8,14 +8,29 @@ from msgspec.structs import replace
 
 from tests.kit.analyzed import analysis
 from tests.kit.evidenced import LATE, MS, collectives, evidence, gpu, rank, run_evidence
-from tracekit.evidence.model import ClockAhead, Clocks, SlowLink
-from tracekit.evidence.run import RankExcess, RunEvidence, SlowStage
+from tracekit.evidence.model import ClockAhead, Clocks, Pipeline, SlowLink, StageTime
+from tracekit.evidence.run import Lateness, RankExcess, RunEvidence, SlowStage
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.run_verdict import judge_run
 
 LOGGING = RankExcess(cause="python", ns=8 * MS, call_site="train.py(42): log")
 LATE_RANK = {"awaited_ns": 20.0 * MS, "times_last": 7, "excess": LOGGING, "saves_ns": 12 * MS}
 UNEXPLAINED = LATE_RANK | {"excess": None}
+
+
+def stage_time(rank, **idle):
+    """A stage that works for 6 ms of a step of 10 ms."""
+    parts = {"fill_ns": 0, "between_ns": 0, "drain_ns": 0} | idle
+    return StageTime(rank=rank, trace_id=rank + 1, stage=rank, work_ns=6 * MS, rest_ns=MS, **parts)
+
+
+TOLD = Pipeline(
+    stages=2, micro_batches=4, chunks=1, ways=1, idle_ns=3 * MS, least_idle_ns=3 * MS,
+    ranks=[
+        stage_time(0, between_ns=3 * MS),
+        stage_time(1, fill_ns=MS, drain_ns=2 * MS),
+    ],
+)  # fmt: skip
 LINK = SlowLink(
     ranks=[1, 2], type="allreduce", message_bytes=4_000_000, wire_ns=5 * MS, others_wire_ns=MS,
     excess_ns=8 * MS, saves_ns=9 * MS,
@@ -23,6 +38,11 @@ LINK = SlowLink(
 STAGE = SlowStage(
     trace_id=2, spared_ns=30 * MS, saves_ns=40 * MS,
     excess=RankExcess(cause="math", ns=10 * MS, call_site="aten::mm"),
+)  # fmt: skip
+IN_TURN = [rank(number, **LATE_RANK) for number in range(3)]
+STOPS = Lateness(
+    saves_ns=60 * MS, cause="dispatch", excess_ns=90 * MS, stops=9, stopped_ranks=3,
+    stopped_ns=80 * MS, longest_ns=20 * MS, kinds=4, places=["aten::mm"],
 )  # fmt: skip
 PIPELINE = run_evidence(collectives=collectives(waited_ns=0, exchanges=6), bubble_ns=60 * MS)
 
@@ -82,10 +102,24 @@ CASES = {
         evidence=run_evidence(rank(0), rank(1, **LATE_RANK | {"saves_ns": 0})),
         cause="python", says=["no shorter: others are as late"],
     ),
+    "ranks that are late for a part of the waiting each": JudgedRun(
+        evidence=run_evidence(*[
+            rank(number, **LATE_RANK | {"saves_ns": number * MS // 10}) for number in range(5)
+        ]),
+        cause="python",
+        says=[
+            "100.0 % of it is for ranks 0, 1, 2 and 2 more, each for a part: as quick as the "
+            "others, none of them would make the run 1.0 % shorter alone.",
+        ],
+        lacks=["others are as late", "Another"],
+    ),
     "a rank whose recording began late": JudgedRun(
         evidence=run_evidence(rank(0), rank(1, **LATE_RANK | {"begins_ns": 15 * MS})),
         cause="start-skew", best="straggler",
-        says=["whose recording begins 15 ms after the median of the others"],
+        says=[
+            "100.0 % of it is for rank 1, whose recording begins late: that tells nothing of other "
+            "steps.", "whose recording begins 15 ms after the median of the others",
+        ],
     ),
     "a rank whose clock cannot be compared": JudgedRun(
         evidence=run_evidence(rank(0), rank(1, **LATE_RANK | {"begins_ns": None}), clocks=None),
@@ -114,6 +148,37 @@ CASES = {
         pace=2, cause="python", best="stragglers",
         says=["60.0 % of it is for rank 2", "Another 40.0 % is for rank 1"],
     ),
+    "ranks that are late in turn": JudgedRun(
+        evidence=run_evidence(*IN_TURN, steps=4, lateness=STOPS),
+        cause="python", best="lateness",
+        begins=(
+            "3 ranks: lateness moves from rank to rank, by dispatch; without it, a step of the run "
+            "would be 60.0 % shorter"
+        ),
+        says=[
+            "No rank sets the pace alone: 3 ranks come last in turn, rank 0 in 7 of 10",
+            "at most 12.0 % shorter", "60.0 % shorter (15 ms)",
+            "9 calls of up to 20 ms on 3 ranks that usually take microseconds, in 4 kinds of calls "
+            "(aten::mm): threads lose their cores.", "(threads-and-quota)",
+        ],
+        lacks=["sets the pace, by", "is for rank", "Another"],
+    ),
+    "ranks that are late in turn at one call": JudgedRun(
+        evidence=run_evidence(*IN_TURN, steps=4, lateness=replace(STOPS, kinds=1)),
+        cause="python", best="lateness",
+        says=["on 3 ranks that are usually shorter (aten::mm)"], lacks=["cores"],
+    ),
+    "ranks that were late in two steps": JudgedRun(
+        evidence=run_evidence(*IN_TURN, steps=2, lateness=STOPS),
+        cause="python", best="straggler", lacks=["in turn"],
+    ),
+    "one rank that is late most of the time": JudgedRun(
+        evidence=run_evidence(
+            rank(0), rank(1, **LATE_RANK), rank(2, **LATE_RANK | {"awaited_ns": 5.0 * MS}),
+            steps=4, lateness=STOPS,
+        ),
+        pace=1, cause="python", best="straggler", lacks=["in turn"],
+    ),
     "a slow stage": JudgedRun(
         evidence=replace(PIPELINE, slow_stage=STAGE),
         pace=1, cause="math", best="straggler",
@@ -133,6 +198,33 @@ CASES = {
             "other (pipeline-bubble)"
         ),
         says=["sends and receives (pipeline-bubble), 30.0 % of the ranks'"],
+    ),
+    "a pipeline whose bubble is known by stage": JudgedRun(
+        evidence=replace(PIPELINE, pipeline=TOLD, saved_ns={"pipeline-bubble": 30 * MS}),
+        best="pipeline-bubble",
+        says=[
+            "A stage of the pipeline idles for 3 ms of an average step (pipeline-bubble), 30.0 % "
+            "of it: 500 us until it begins, 1.5 ms between, 1 ms once it is done",
+            "With 2 equal stages and 4 micro-batches, GPipe and 1F1B would leave 20.0 % of a step "
+            "idle.",
+            "Twice the micro-batches of half the size, or two interleaved chunks a stage, would "
+            "make a step 15.0 % shorter (1.5 ms)",
+        ],
+    ),
+    "an interleaved pipeline": JudgedRun(
+        evidence=replace(PIPELINE, pipeline=replace(TOLD, chunks=2)),
+        says=[
+            "With 2 equal stages of 2 chunks and 4 micro-batches, an interleaved schedule would "
+            "leave 11.1 % of a step idle.", "or twice the chunks, would",
+        ],
+    ),
+    "a pipeline of two ways": JudgedRun(
+        evidence=replace(PIPELINE, pipeline=replace(TOLD, ways=2)),
+        says=["Twice the micro-batches of half the size would make"],
+    ),
+    "a pipeline whose micro-batches are unknown": JudgedRun(
+        evidence=replace(PIPELINE, pipeline=replace(TOLD, micro_batches=0)),
+        says=["idles for 3 ms"], lacks=["GPipe", "Twice"],
     ),
     "a pipeline's drain": JudgedRun(
         evidence=run_evidence(

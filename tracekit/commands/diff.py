@@ -102,7 +102,13 @@ def open_pair(runs: tuple[str, ...], trace_ids: tuple[int, int], resources: Reso
 
 
 def _open_two(a: str, b: str, trace_ids: tuple[int, int], resources: Resources) -> Pair:
-    from tracekit.compare.diff import Pair, common_rank, compare_runs, ranks_in
+    from tracekit.compare.diff import (
+        Pair,
+        common_rank,
+        compare_runs,
+        ranks_in,
+        require_common_rank,
+    )
     from tracekit.opening import load, open_any
     from tracekit.text import shown
     from tracekit.trace.paths import trace_paths
@@ -117,8 +123,9 @@ def _open_two(a: str, b: str, trace_ids: tuple[int, int], resources: Resources) 
         raise TracekitError("--trace-ids chooses from one database: give only that")
     names = (shown(a), shown(b))
     with open_any(a, resources) as first, open_any(b, resources) as second:
-        runs = compare_runs(first, second, names)
         ranks = ranks_in(first), ranks_in(second)
+        require_common_rank(names, *ranks)
+        runs = compare_runs(first, second, names)
         paths = [row["path"] for each in (first, second) for row in each.ask("overview")]
     one, other, note = common_rank(names, *ranks, runs)
     other += len(ranks[0])
@@ -134,21 +141,22 @@ def _open_two(a: str, b: str, trace_ids: tuple[int, int], resources: Resources) 
 @click.argument("lake", metavar="LAKE")
 @json_option
 @options.gate_options(
-    "Exit with status 1 if this SQL condition is true, such as 'b.span_ns > 1.05 * a.span_ns'. b "
-    "is the "
-    "last run, a the run with the median step among the earlier ones."
+    "Exit with status 1 if this SQL condition is true, such as 'b.unit_ns > 1.05 * a.unit_ns'. b "
+    "is the last run, a the one of median length among the earlier runs that do the same work."
 )
 @options.threshold_options
 def history(
     lake: str, as_json: bool, top: int, conditions: tuple[str, ...], request: Request
 ) -> int:
-    """Show how step time changed across a lake's runs, and what changed with it.
+    """Show when the steps, prefills or decodes of a lake's runs changed, and what changed then.
 
-    A run's step time is the median of its ranks' median steps.
+    A run is compared by what it repeats: the median over its ranks of their median unit of work.
+    Only runs that do the same work are compared: the same kind of unit, with as many tokens or
+    samples.
     """
     from tracekit.lake import comparing as library
     from tracekit.lake.reading import open_lake
-    from tracekit.reporters import diff as reporter
+    from tracekit.reporters import history as reporter
 
     with open_lake(lake, request.resources) as opened, opened.judging(request.thresholds):
         options.tell_notes(opened)

@@ -258,6 +258,8 @@ class RunComparison(Record, frozen=True):
 def compare_runs(a: Session, b: Session, names: tuple[str, str]) -> RunComparison | None:
     """The changes between two runs, whose ranks are in the two sessions; None: both have one
     rank."""
+    if len(a.trace_ids()) == len(b.trace_ids()) == 1:
+        return None
     judged_runs: list[RunVerdict | None] = []
     why: list[str] = []
     for session, name in zip((a, b), names, strict=True):
@@ -306,13 +308,9 @@ def common_rank(
     first, second = names
     if len(a) == len(b) == 1:
         return 0, 0, ""
+    require_common_rank(names, a, b)
     others = {name: place for place, (name, _) in enumerate(b)}
     both = [place for place, (name, _) in enumerate(a) if name in others]
-    if not both:
-        raise NothingInCommon(
-            f"run {first!r} and run {second!r} have no rank in common: choose one of each (of a "
-            "lake, as LAKE/run=NAME/rank=N; of a database, by --trace-ids)"
-        )
     wanted = None if runs is None else runs.rank
     place = next((each for each in both if a[each][1] == wanted), both[0])
     chosen = a[place][0]
@@ -321,6 +319,20 @@ def common_rank(
         f"of run {second!r}, which has {counted(len(b), 'trace')}"
     )
     return place, others[chosen], note
+
+
+def require_common_rank(names: tuple[str, str], a: Ranks, b: Ranks) -> None:
+    """Checks that two runs can be compared by a rank, before either is judged, which takes long.
+
+    Raises:
+        NothingInCommon: when the runs have no common rank.
+    """
+    if len(a) == len(b) == 1 or {name for name, _ in a} & {name for name, _ in b}:
+        return
+    raise NothingInCommon(
+        f"run {names[0]!r} and run {names[1]!r} have no rank in common: choose one of each (of a "
+        "lake, as LAKE/run=NAME/rank=N; of a database, by --trace-ids)"
+    )
 
 
 def _pace(run: RunVerdict, name: str, others: list[tuple[RunVerdict, str]]) -> list[str]:

@@ -11,6 +11,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib.resources import files
 from traceback import walk_tb
 from types import TracebackType
@@ -86,12 +87,18 @@ class Vocabulary:
     0.1 s, so each is created when SQL first mentions it."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, missing: Mapping[str, str] | None = None
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        missing: Mapping[str, str] | None = None,
+        copies: Mapping[str, str] | None = None,
     ) -> None:
         """`missing` are statements not yet run on the database, by name; by default, the whole
-        vocabulary."""
+        vocabulary. `copies` are statements that turn a view into a table when SQL, or a part of
+        the vocabulary that it needs, first mentions it."""
         self._connection = connection
-        self._missing = dict(catalog.vocabulary() if missing is None else missing)
+        self._statements = dict(catalog.vocabulary() if missing is None else missing)
+        self._missing = dict(self._statements)
+        self._copies = dict(copies or {})
         self._lock = threading.Lock()
 
     def add(self, sql: str) -> None:
@@ -100,12 +107,26 @@ class Vocabulary:
         lower = sql.lower()
         with self._lock:
             wanted = [*self._missing] if _OF_CATALOG.search(lower) else self._mentioned(lower)
-            if wanted:
+            copied = self._to_copy(lower)
+            if wanted or copied:
                 with self._connection.cursor() as cursor:
+                    for each in copied:
+                        cursor.execute(self._copies.pop(each))
                     self._create(cursor, wanted)
 
+    def _to_copy(self, lower: str) -> list[str]:
+        """The views to copy that the SQL mentions, directly or indirectly."""
+        if not self._copies:
+            return []
+        words, new = set[str](), {lower}
+        while new:
+            found = {word for text in new for word in _words(text)} - words
+            words |= found
+            new = {self._statements[word].lower() for word in found & self._statements.keys()}
+        return [each for each in self._copies if each in words]
+
     def _mentioned(self, lower: str) -> list[str]:
-        words = set(_WORD.findall(_COMMENT.sub("", lower)))
+        words = _words(lower)
         return [each for each in self._missing if each in words]
 
     def _create(self, cursor: duckdb.DuckDBPyConnection, names: list[str]) -> None:
@@ -114,6 +135,12 @@ class Vocabulary:
             if statement := self._missing.pop(name, ""):
                 self._create(cursor, self._mentioned(statement.lower()))
                 cursor.execute(statement)
+
+
+@lru_cache(maxsize=1024)
+def _words(lower: str) -> frozenset[str]:
+    """The words of an SQL text, without its comments."""
+    return frozenset(_WORD.findall(_COMMENT.sub("", lower)))
 
 
 def _tables_sql() -> tuple[str, ...]:

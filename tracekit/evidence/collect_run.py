@@ -3,10 +3,9 @@ than others."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
-from itertools import pairwise
 from statistics import median_low
 from typing import Any
 
@@ -17,19 +16,28 @@ from tracekit.causes import CAUSES
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import call_sites_of
-from tracekit.evidence.model import CallSite, ClockAhead, Clocks, Collectives, SlowLink, WaitingRank
+from tracekit.evidence.collect_lateness import lateness_of
+from tracekit.evidence.collect_once import once_of
+from tracekit.evidence.collect_pipeline import pipeline_of
+from tracekit.evidence.model import (
+    CallSite,
+    ClockAhead,
+    Clocks,
+    Collectives,
+    Pipeline,
+    SlowLink,
+    WaitingRank,
+)
 from tracekit.evidence.run import EXAMINED, RankEvidence, RankExcess, RunEvidence, SlowStage
 from tracekit.evidence.server import front_ends_of
 from tracekit.replay.grammar import BUBBLE
-from tracekit.replay.graph.arrays import Flags, sums
+from tracekit.replay.graph.arrays import Flags, Ints, sums
 from tracekit.replay.ranks.rank_replay import RankReplay, not_one_run, replayable
 from tracekit.replay.ranks.stragglers import Pricing, blamed_wait_ns
 from tracekit.stages import stage
 
 # Look for a late rank's call site among this many of its events.
 _EVENTS = 200
-# The number of ranks of a send with its receive.
-_ENDS = 2
 # The columns of the query link_bandwidth that describe a slow link.
 _OF_LINK = ("type", "message_bytes", "wire_ns", "others_wire_ns")
 
@@ -52,7 +60,8 @@ class _Collector:
 
     def __init__(self, database: Session, joined: RankReplay) -> None:
         self.database, self.joined, self.thresholds = database, joined, database.thresholds
-        self.pricing = Pricing(joined)
+        self.once, base = once_of(joined)
+        self.pricing = Pricing(joined, base)
         self.peers = self.pricing.peers
         self.numbers = range(len(joined.trace_ids))
         self.bandwidth = database.ask("link_bandwidth") if len(joined.members) else []
@@ -78,8 +87,10 @@ class _Collector:
 
     def _replayed(self, recorded: RunEvidence) -> RunEvidence:
         """The evidence with what replays of all ranks show."""
-        joined, measured = self.joined, self.joined.measured
-        awaited_ns = blamed_wait_ns(joined)
+        joined, before = self.joined, self.pricing.before
+        # What happened once is no part of what the ranks wait for each other.
+        apart = before if self.once else None
+        awaited_ns = blamed_wait_ns(joined, apart)
         late = sorted((n for n in awaited_ns if round(awaited_ns[n])), key=lambda n: -awaited_ns[n])
         came_last = joined.rank[joined.last[~self._is_exchange]]
         times_last = np.bincount(came_last, minlength=len(self.numbers)).tolist()
@@ -96,19 +107,24 @@ class _Collector:
         for number in late[:EXAMINED]:
             excess, saves_ns = self._excess(number), self._saves_like_peers([number])
             ranks[number] = replace(ranks[number], excess=excess, saves_ns=saves_ns)
-        slow_stage = self._slow_stage() if self._is_exchange.any() else None
-        bubble_ns = int(joined.members.wait_ns[joined.members.is_exchange].sum())
+        has_stages = self._is_exchange.any()
+        slow_stage = self._slow_stage() if has_stages else None
+        pipeline = pipeline_of(joined, self.traces) if has_stages else None
+        bubble_ns = int(self._wait_ns[joined.members.is_exchange].sum())
         are_several = len(late) + (slow_stage is not None) > 1
         return replace(
             recorded,
             ranks=ranks,
-            step_ns=median_low(measured.lengths.tolist()),
-            span_ns=measured.span_ns,
+            step_ns=median_low(before.lengths.tolist()),
+            span_ns=before.span_ns,
+            once=self.once,
             waiting=self._waiting(),
             bubble_ns=bubble_ns,
             slow_links=self._slow_links(),
+            pipeline=pipeline,
             slow_stage=slow_stage,
-            saved_ns=self._saved(with_bubble=bubble_ns > 0),
+            saved_ns=self._saved(pipeline, with_bubble=bubble_ns > 0),
+            lateness=lateness_of(self.database, self.pricing) if len(late) > 1 else None,
             alike_saves_ns=self._saves_like_peers(self.numbers) if are_several else None,
         )
 
@@ -117,6 +133,11 @@ class _Collector:
         """Which meetings are a send with its receive."""
         flags: Flags = self.joined.members.is_exchange[self.joined.last]
         return flags
+
+    @cached_property
+    def _wait_ns(self) -> Ints:
+        """Each member's wait for the last one, without what happened once."""
+        return self.pricing.before.wait_ns if self.once else self.joined.members.wait_ns
 
     # -- what a rank does more than its peers
 
@@ -162,7 +183,7 @@ class _Collector:
         run = self.pricing.like_the_others([number])
         if run is None:
             return None
-        spared_ns = joined.measured.wait_ns[exchanges].sum() - run.wait_ns[exchanges].sum()
+        spared_ns = self.pricing.before.wait_ns[exchanges].sum() - run.wait_ns[exchanges].sum()
         saves_ns = self.pricing.saved(run)
         trace_id, excess_of = joined.trace_ids[number], self._excess(number)
         return SlowStage(trace_id, max(0, int(spared_ns)), saves_ns, excess_of)
@@ -174,12 +195,17 @@ class _Collector:
         run = self.pricing.like_the_others(numbers)
         return None if run is None else self.pricing.saved(run)
 
-    def _saved(self, *, with_bubble: bool) -> dict[str, int]:
+    def _saved(self, pipeline: Pipeline | None, *, with_bubble: bool) -> dict[str, int]:
         graphs = self.joined.graphs
         causes = [cause for graph in graphs for cause in (graph.host.cause, graph.device.cause)]
         names = [CAUSES[cause] for cause in np.unique(np.concatenate(causes))]
         removed = [BUBBLE] * with_bubble + [name for name in names if name != "unknown"]
-        return {name: self.pricing.saved(self.pricing.changed([f"{name}*0"])) for name in removed}
+        saved = {name: self.pricing.saved(self.pricing.changed([f"{name}*0"])) for name in removed}
+        if pipeline is not None and with_bubble:
+            # A stage may idle at the end of a step, where no receive shows what it waits for.
+            steps = len(self.joined.step_names)
+            saved[BUBBLE] = max(saved[BUBBLE], pipeline.least_idle_ns * steps)
+        return saved
 
     def _slow_links(self) -> list[SlowLink]:
         """The groups of ranks whose messages take longer on the wire than in similar groups. Only
@@ -205,7 +231,7 @@ class _Collector:
         ranks, lengths_ns = len(self.numbers), self._lengths()
         pair = joined.rank * ranks + joined.rank[joined.last[members.meeting]]
         # A row for each rank, a column for each awaited one.
-        waits = sums(pair, np.where(members.is_exchange, 0, members.wait_ns), ranks**2)
+        waits = sums(pair, np.where(members.is_exchange, 0, self._wait_ns), ranks**2)
         waiting = []
         for trace, by_ns, length_ns in zip(
             self.traces, waits.reshape(ranks, ranks), lengths_ns, strict=True
@@ -221,10 +247,10 @@ class _Collector:
 
     def _lengths(self) -> list[int]:
         """The length of each rank's steps."""
-        measured = self.joined.measured
+        before = self.pricing.before
         if not self.joined.step_names:
-            return [measured.span_ns] * len(self.numbers)
-        return [int(ends[-1] - ends[0]) for ends in self.joined.rank_borders(measured.runs)]
+            return [before.span_ns] * len(self.numbers)
+        return [int(ends[-1] - ends[0]) for ends in self.joined.rank_borders(before.runs)]
 
     def _begins(self) -> dict[int, int]:
         """When the ranks whose clocks can be compared begin, by the first rank's clock."""
@@ -242,27 +268,10 @@ class _Collector:
             exchanges=int(self._is_exchange.sum()),
             matched_by=dict(zip(names.tolist(), counts.tolist(), strict=True)),
             left_out=joined.ambiguous + int((~joined.is_met).sum()),
-            waited_ns=joined.waited_ns,
+            waited_ns=int(self._wait_ns[~members.is_exchange].sum()),
             wire_ns=int(members.wire_ns[last][~self._is_exchange].sum()),
             bandwidth=self.bandwidth,
-            **self._schedule(),
         )
-
-    def _schedule(self) -> dict[str, int]:
-        """The stages of a pipeline and its micro-batches in a step, if each stage sends as often to
-        the next one as it gets back."""
-        sends: Counter[tuple[int, int]] = Counter()
-        for row in self.bandwidth:
-            if row["sender"] is not None and len(row["ranks"]) == _ENDS:
-                receiver = next(rank for rank in row["ranks"] if rank != row["sender"])
-                sends[row["sender"], receiver] += row["count"]
-        ranks = sorted({rank for pair in sends for rank in pair})
-        forth = [*pairwise(ranks)]
-        times, rest = divmod(min(sends.values(), default=0), max(1, len(self.joined.step_names)))
-        is_chain = {*sends} == {*forth, *((after, before) for before, after in forth)}
-        if not is_chain or rest or len({*sends.values()}) != 1:
-            return {}
-        return {"stages": len(ranks), "micro_batches": times}
 
     def _clocks(self) -> Clocks | None:
         rows = list(self.joined.clocks.values())

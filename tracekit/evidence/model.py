@@ -370,10 +370,70 @@ class Collectives(Struct, frozen=True):
     """Wire time, counting each collective once: the duration on the rank that arrived last."""
     bandwidth: list[dict[str, Any]]
     """Bandwidth by type, size and group (queries/communication/link_bandwidth.sql)."""
-    stages: int = 0
-    """The stages of a pipeline, each of which sends to the next and back; 0: there is none."""
-    micro_batches: int = 0
-    """How many times each of them sends in a step; 0: that differs, or there is no pipeline."""
+
+
+class StageTime(Struct, frozen=True):
+    """What a rank does as a stage of a pipeline: means of its steps, which add up to a step."""
+
+    rank: int | None
+    trace_id: int
+    stage: int
+    """Its place in the pipeline, from 0."""
+    work_ns: int
+    """Its device does anything but communicate."""
+    fill_ns: int
+    """Other stages work, and it has not begun."""
+    between_ns: int
+    """It waits for other stages after that."""
+    drain_ns: int
+    """Other stages work, and it is done."""
+    rest_ns: int
+    """Messages on the wire that nothing covers, gaps, and waits for the host."""
+
+    @property
+    def idle_ns(self) -> int:
+        """Its part of the pipeline's bubble."""
+        return self.fill_ns + self.between_ns + self.drain_ns
+
+
+class Pipeline(Struct, frozen=True):
+    """What the stages of a run's pipelines do in an average step."""
+
+    stages: int
+    """The ranks of a pipeline, each of which sends to the next one and back."""
+    micro_batches: int
+    """How many of them go through the stages in a step; 0: each stage sends another number."""
+    chunks: int
+    """The parts of the model that each rank has: more than one if stages are interleaved."""
+    ways: int
+    """The directions in which micro-batches go through the stages: 2 with DualPipe."""
+    idle_ns: int
+    """How long a stage idles for the others: the mean of all."""
+    least_idle_ns: int
+    """How long the stage idles that idles least: a step without a bubble is that much shorter."""
+    ranks: Sequence[StageTime]
+    """In the order of stages."""
+
+    @property
+    def step_ns(self) -> int:
+        """The mean length of a step."""
+        one = self.ranks[0]
+        return one.work_ns + one.idle_ns + one.rest_ns
+
+    @property
+    def halved_ns(self) -> int:
+        """How much shorter a step is with twice the micro-batches, each half as large and computed
+        in half the time: what the busiest stage does not wait for then."""
+        return self.least_idle_ns // 2
+
+    @property
+    def of_schedule(self) -> float | None:
+        """The part of a step that stages of equal length idle at least, if a pipeline fills and
+        drains once in a step: (p - 1) / (v m + p - 1) with p stages, m micro-batches and v chunks
+        (Narayanan et al. 2021, https://arxiv.org/abs/2104.04473)."""
+        if not self.micro_batches:
+            return None
+        return (self.stages - 1) / (self.chunks * self.micro_batches + self.stages - 1)
 
 
 class ClockAhead(Struct, frozen=True):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from tracekit.evidence.model import Clocks, Collectives, SlowLink, WaitingRank
+from tracekit.evidence.model import Clocks, Collectives, Pipeline, SlowLink, WaitingRank
 from tracekit.thresholds import Thresholds
 
 # Only this many ranks are examined for why they are late: those that the others wait longest for.
@@ -56,6 +56,29 @@ class SlowStage(Struct, frozen=True):
     excess: RankExcess | None = None
 
 
+class Lateness(Struct, frozen=True, kw_only=True):
+    """What the ranks' steps take beyond the median step of all of them, in the whole run."""
+
+    saves_ns: int
+    """How much shorter the run is without it."""
+    cause: str
+    """The cause of most of it."""
+    excess_ns: int
+    """All of it, on all ranks."""
+    stops: int
+    """Calls that are far longer than usual, on all ranks."""
+    stopped_ranks: int
+    """The ranks that have stops."""
+    stopped_ns: int
+    """How much longer than usual all stops take."""
+    longest_ns: int
+    """The longest stop."""
+    kinds: int
+    """The different calls among them: a thread that loses its core stops in any call."""
+    places: Sequence[str] = ()
+    """The most frequent ones."""
+
+
 class RunEvidence(Struct, frozen=True, kw_only=True):
     """What the verdict of a run judges."""
 
@@ -75,6 +98,8 @@ class RunEvidence(Struct, frozen=True, kw_only=True):
     """The median step; without steps, the run."""
     span_ns: int | None = None
     """The length of the run; None: its ranks are not replayed together."""
+    once: Mapping[str, int] = {}
+    """What its hosts did once, by cause: lengths and prices are without it."""
     waiting: Sequence[WaitingRank] = ()
     """How long each rank waits; none if they are not replayed together."""
     bubble_ns: int = 0
@@ -84,9 +109,13 @@ class RunEvidence(Struct, frozen=True, kw_only=True):
     clocks: Clocks | None = None
     slow_links: Sequence[SlowLink] = ()
     """The one whose speed would save most comes first."""
+    pipeline: Pipeline | None = None
+    """None: the run has none, or no step that all ranks recorded."""
     slow_stage: SlowStage | None = None
     """None: the run has no pipeline."""
     saved_ns: Mapping[str, int] = {}
     """How much shorter the run is without each cause of time, or its pipeline's waits."""
+    lateness: Lateness | None = None
+    """None: no step takes longer, or they cannot be compared."""
     alike_saves_ns: int | None = None
     """How much shorter it is if every rank takes as long as its peers; None: none has peers."""

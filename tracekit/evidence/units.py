@@ -10,7 +10,8 @@ from tracekit.text import counted
 
 ITERATION = "iteration"
 """Units of a few launches: the loop of all of them is judged."""
-_PLURALS = {"pass": "passes"}
+_PLURALS = {"pass": "passes", "mixed": "mixed steps"}
+_NAMES = {"mixed": "mixed step"}
 
 
 def named_units(kind: str) -> str:
@@ -18,9 +19,14 @@ def named_units(kind: str) -> str:
     return _PLURALS.get(kind, f"{kind}s")
 
 
+def with_article(kind: str) -> str:
+    """One unit of a kind, such as `a step`, in a sentence."""
+    return f"{'an' if kind == ITERATION else 'a'} {_NAMES.get(kind, kind)}"
+
+
 def counted_units(kind: str, count: int) -> str:
     """A number of units, in a sentence."""
-    return counted(count, kind, named_units(kind))
+    return counted(count, _NAMES.get(kind, kind), named_units(kind))
 
 
 class UnitGroup(Struct, frozen=True):

@@ -28,7 +28,8 @@ from tracekit.text import shown
 from tracekit.trace.paths import DATABASES, endings, trace_paths
 from tracekit.trace.remote import find, is_url
 
-# The minimum number of files per task, since planning takes as long for a single file.
+# The minimum size and number of files per task, since planning takes as long for a single file.
+_LEAST_BYTES = 8 << 20
 _FEWEST = 4
 _MARK = json.dumps({"layout": LAYOUT}).encode()
 
@@ -153,9 +154,11 @@ def _known(run: LakeRun, sources: Iterable[Source]) -> tuple[Rank, ...]:
 
 
 def _most_files(sources: list[Source], workers: Workers) -> int:
-    """The number of files per task, so that each worker gets two tasks if there are enough
-    files."""
-    return min(writing.MOST_TRACES, max(_FEWEST, ceil(len(sources) / (2 * workers.count))))
+    """The number of files per task, so that each worker gets two tasks if there are enough files,
+    or one of small files."""
+    are_small = sum(each.size for each in sources) <= workers.count * _LEAST_BYTES
+    tasks = workers.count if are_small else 2 * workers.count
+    return min(writing.MOST_TRACES, max(_FEWEST, ceil(len(sources) / tasks)))
 
 
 def _is_in(source: Source, run: LakeRun) -> bool:

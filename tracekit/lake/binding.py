@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 # Additional columns of the table trace in a lake.
 _LABELS = {"labels": "MAP(VARCHAR, VARCHAR)"}
+# The tables of ranks with at most this many events in all are copied into memory when they are
+# first needed: a question over files takes ten times as long to plan.
+_MOST_COPIED = 1_000_000
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "FLOAT", "DOUBLE")
 
 
@@ -67,13 +70,31 @@ class Binding:
             connection.execute(f'CREATE VIEW lake."{table}" AS {rows}')
             if table in columns:
                 self._replace_table(table, columns[table])
+        copies = self._copies(columns) if self._is_small() else {}
         names = catalog.vocabulary() | {"jobs": catalog.schema("lake_jobs")}
         names[FIGURES] = f"CREATE OR REPLACE VIEW {FIGURES} AS SELECT {figures} FROM lake.{FIGURES}"
         for name, rows in facts.rows_over_traces().items():
             own = ", ".join(self._types(f"FROM {name}"))
-            names[name] = f"CREATE VIEW {name} ({own}) AS {rows}"
+            made = "TABLE" if copies else "VIEW"
+            names[name] = f"CREATE {made} {name} ({own}) AS {rows}"
             connection.execute(f"DROP TABLE {name}")
-        return Vocabulary(connection, names)
+        return Vocabulary(connection, names, copies)
+
+    def _is_small(self) -> bool:
+        events = sum(rank.events for part in self.parts for rank in part.ranks.values())
+        return events <= _MOST_COPIED
+
+    def _copies(self, columns: Mapping[str, Sequence[str]]) -> dict[str, str]:
+        """What turns the views of stored tables into tables, by the words of SQL that need them."""
+        copies = {}
+        for table in self._files():
+            schema = "main" if table in columns else "lake"
+            copies[table] = (
+                f'CREATE TABLE {schema}.copied AS FROM {schema}."{table}"; '
+                f'DROP VIEW {schema}."{table}"; '
+                f'ALTER TABLE {schema}.copied RENAME TO "{table}"'
+            )
+        return copies
 
     # -- files
 

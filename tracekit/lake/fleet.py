@@ -1,8 +1,8 @@
 """All runs of a lake: what costs most, which hosts are slow, and what changed when.
 
 A rank is late by the time between the arrival of the last but one rank and its own, summed over the
-collectives of a step. Time that a slow host adds to steps counts once, as the host's: no step of a
-run includes it.
+collectives of a unit of work, such as a step. Time that a slow host adds to units counts once, as
+the host's: no unit of a run includes it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from tracekit.errors import TracekitError
-from tracekit.lake.comparing import Spread, StepChange, runs_in_order, shifts, spread
+from tracekit.lake.comparing import RunFigures, runs_in_order
 from tracekit.lake.layout import Rank
 from tracekit.lake.reading import Lake
+from tracekit.lake.shifts import Spread, StepChange
+from tracekit.lake.works import RunUnit, Work, rate, works_of
 from tracekit.records import Record
 from tracekit.thresholds import Thresholds
 
 WAITING = "waiting-for-a-rank"
-# The part of a step in which the device works, which is not lost.
+# The part of a unit in which the device works, which is not lost.
 _WORK = "compute"
 _ADVICE = "SELECT trace_id, cause, place, saves_ns FROM advice WHERE place IS NOT NULL"
 _largest_first = partial(sorted, key=attrgetter("lost_ns"), reverse=True)
@@ -56,19 +58,22 @@ class SlowHost(Struct, frozen=True):
     late_runs: int
     """Those in which the others waited for it (count)"""
     cause: str | None
-    """The part of a step that takes its ranks longest beyond others."""
+    """The part of a unit that takes its ranks longest beyond others."""
     late_ns: int
-    """How late they are in a step: the median of late_runs."""
+    """How late they are in a unit: the median of late_runs."""
     lost_ns: int
     """The recorded time of all devices that waited for it."""
     share: float
     """lost_ns, of the recorded time of all devices."""
     worst_run: str
     """The run in which it is latest."""
+    unit: str | None
+    """The unit of these runs, such as step or decode; null: they have different ones."""
 
 
 class FleetChange(StepChange, frozen=True):
-    """The step took `before_ns` until the run `last_before`, and `after_ns` since the run `run`."""
+    """A unit of work took `before_ns` until the run `last_before`, and `after_ns` since the run
+    `run`."""
 
     before_ns: int
     after_ns: int
@@ -91,14 +96,14 @@ class FleetChange(StepChange, frozen=True):
 
 
 class SlowRun(Struct, frozen=True):
-    """A run that was slower than the runs around it."""
+    """A run that was slower than the runs around it that do the same work."""
 
     run: str
     """Its name."""
     step_ns: int
-    """Its step."""
+    """Its unit of work."""
     usual_ns: int
-    """The usual step: that of the runs around it."""
+    """The usual length: that of the runs around it."""
     rank: int | None
     """The rank that the others wait for; null: none."""
     cause: str | None
@@ -107,6 +112,8 @@ class SlowRun(Struct, frozen=True):
     """The recorded time of all devices that it cost."""
     share: float
     """lost_ns, of the recorded time of all devices of all runs."""
+    unit: str
+    """The unit, such as step or decode."""
 
 
 class Fleet(Record, frozen=True):
@@ -121,7 +128,7 @@ class Fleet(Record, frozen=True):
     runs: list[str]
     """The runs in that order."""
     step_ns: list[int]
-    """The step of each run: the median over its ranks of their median steps."""
+    """The unit of work of each run: the median over its ranks of their medians."""
     ranks: int
     """How many ranks they have (count)"""
     hosts: int
@@ -133,11 +140,20 @@ class Fleet(Record, frozen=True):
     slow_hosts: list[SlowHost]
     """Hosts whose ranks are late more often than others."""
     changes: list[FleetChange]
-    """When the step changed, with which labels, and why."""
+    """When the unit of runs that do the same work changed, with which labels, and why."""
     slow_runs: list[SlowRun]
     """Runs that were slower than the runs around them, where these are enough to tell."""
-    spread: Spread | None = None
-    """How far apart the steps are; null: the step changed."""
+    spread: Spread | None
+    """How far apart the units are; null: one changed, or the runs do different work (`works`)."""
+    units: list[str]
+    """What each run repeats: step, prefill, decode, mixed, pass or iteration; gpu_active: nothing
+    repeats; unit: another version of tracekit wrote it."""
+    tokens_per_s: list[float | None]
+    """Those that each rank of each run reads and generates; null: unknown (tokens/s)"""
+    samples_per_s: list[float | None]
+    """Those of each rank of each run; null: unknown (samples/s)"""
+    works: list[Work]
+    """What the runs do, that of most runs first. More than one: the runs do different work."""
 
 
 class _Member(Struct, frozen=True):
@@ -146,35 +162,34 @@ class _Member(Struct, frozen=True):
     rank: Rank
     host: str | None
     steps: int
-    span_ns: int
+    """Its units of work (count)"""
+    unit_ns: int
+    device_ns: int
+    """The recorded time of its device."""
     parts: dict[str, int]
-    """The time of each part of the step; waits for other ranks are one of the parts."""
+    """The time of each part of a unit; waits for other ranks are one of the parts."""
     late_ns: int
-    """How much later than the last but one it comes, in each step."""
+    """How much later than the last but one it comes, in each unit."""
 
     @property
     def place(self) -> str:
         """Its host, or the rank if traces do not name hosts."""
         return self.host or self.rank.name
 
-    @property
-    def device_ns(self) -> int:
-        return self.span_ns * self.steps
-
 
 class _Costs:
     """The costs of a run, from those of its ranks."""
 
-    def __init__(self, name: str, members: Sequence[_Member], thresholds: Thresholds) -> None:
-        self.name, self.members = name, members
-        self.span_ns = int(median(each.span_ns for each in members))
+    def __init__(self, run: RunFigures, members: Sequence[_Member], thresholds: Thresholds) -> None:
+        self.run, self.name, self.members = run, run.run, members
+        self.span_ns = int(median(each.unit_ns for each in members))
         self.latest = max(members, key=lambda each: each.late_ns)
         self.is_late = self.latest.late_ns >= thresholds.named_gain * self.span_ns
         self.host_ns = 0
-        """What a slow host adds to the step."""
+        """What a slow host adds to the unit."""
         self.device_ns = sum(each.device_ns for each in members)
         self.steps = sum(each.steps for each in members)
-        """Steps of all ranks together."""
+        """Units of all ranks together."""
         labels = (set(each.rank.labels.items()) for each in members)
         self.labels = dict(set.intersection(*labels))
         """The labels that all ranks have."""
@@ -184,13 +199,18 @@ class _Costs:
         return self.span_ns - self.host_ns
 
     @property
+    def unit(self) -> RunUnit:
+        """Its unit of work, without what a slow host adds."""
+        return RunUnit(self.name, self.run.unit, self.step_ns, self.run.tokens, self.run.samples)
+
+    @property
     def pace(self) -> _Member | None:
         """The rank that the others wait for, unless that is because of its host."""
         return self.latest if self.is_late and not self.host_ns else None
 
     @property
     def parts(self) -> dict[str, float]:
-        """The time of each part of the step, on the rank that sets the pace; if there is no such
+        """The time of each part of the unit, on the rank that sets the pace; if there is no such
         rank, the median over ranks."""
         if self.pace is not None:
             return dict(self.pace.parts)
@@ -212,13 +232,11 @@ def fleet(lake: Lake) -> Fleet:
     thresholds = lake.thresholds
     order, runs = _runs(lake)
     slow_hosts = _slow_hosts(runs, thresholds)
-    steps = [(each.name, float(each.step_ns)) for each in runs]
-    changes = shifts(steps, thresholds)
-    places = {each.name: at for at, each in enumerate(runs)}
-    borders = [0, *(places[each.run] for each in changes), len(runs)]
-    parts = [runs[a:b] for a, b in pairwise(borders)]
+    works, changes = works_of([each.unit for each in runs], thresholds)
+    parts = [_parts(runs, each, {change.run for change in changes}) for each in works]
     total = sum(each.device_ns for each in runs)
-    slow = [each for part in parts for each in _slow_runs(part, total, thresholds)]
+    slow = [e for some in parts for part in some for e in _slow_runs(part, total, thresholds)]
+    pairs = [pair for some in parts for pair in pairwise(some)]
     return Fleet(
         lake=lake.name,
         order=order,
@@ -229,10 +247,25 @@ def fleet(lake: Lake) -> Fleet:
         device_ns=total,
         causes=_causes(runs, total, thresholds),
         slow_hosts=slow_hosts,
-        changes=_largest_first(starmap(partial(_change, lake), pairwise(parts))),
+        changes=_largest_first(starmap(partial(_change, lake), pairs)),
         slow_runs=_largest_first(slow),
-        spread=None if changes else spread(steps, thresholds),
+        spread=works[0].spread if len(works) == 1 else None,
+        units=[each.run.unit for each in runs],
+        tokens_per_s=[rate(each.run.tokens, each.span_ns) for each in runs],
+        samples_per_s=[rate(each.run.samples, each.span_ns) for each in runs],
+        works=works,
     )
+
+
+def _parts(runs: Sequence[_Costs], work: Work, changed: Set[str]) -> list[list[_Costs]]:
+    """The runs of a work in order, apart at the runs with which its unit changed."""
+    parts: list[list[_Costs]] = []
+    for run in runs:
+        if run.name in work.runs:
+            if not parts or run.name in changed:
+                parts.append([])
+            parts[-1].append(run)
+    return parts
 
 
 def _runs(lake: Lake) -> tuple[str, list[_Costs]]:
@@ -247,22 +280,27 @@ def _runs(lake: Lake) -> tuple[str, list[_Costs]]:
     if not members:
         raise TracekitError(
             f"{lake.name}: none of its runs has GPU ops, whose time `fleet` adds up; "
-            f"`tracekit history {lake.name}` tells when the steps of other runs changed"
+            f"`tracekit history {lake.name}` tells when other runs changed"
         )
     order, runs = runs_in_order(lake)
-    known = [(each.run, members[each.run]) for each in runs if each.run in members]
-    return order, [_Costs(name, own, lake.thresholds) for name, own in known]
+    known = [(each, members[each.run]) for each in runs if each.run in members]
+    return order, [_Costs(run, own, lake.thresholds) for run, own in known]
 
 
 def _member(rank: Rank, host: str | None, rows: Sequence[dict[str, Any]]) -> _Member:
     first = rows[0]
-    steps = max(1, first["steps"])
-    parts = {row["part"]: row["part_ns"] for row in rows}
+    # A loop, or the whole span, is a window of several units.
+    units = first["units"] or 1
+    steps = max(1, first["steps"]) * units
+    parts = {row["part"]: row["part_ns"] // units for row in rows}
     waited = min(parts.get("communication", 0), round(first["waited_ns"] / steps))
     if waited:
         parts["communication"] -= waited
         parts[WAITING] = waited
-    return _Member(rank, host, steps, first["span_ns"], parts, round(first["later_ns"] / steps))
+    return _Member(
+        rank, host, steps, first["unit_ns"] or first["span_ns"], first["span_ns"] * steps // units,
+        parts, round(first["later_ns"] / steps),
+    )  # fmt: skip
 
 
 def _causes(runs: Sequence[_Costs], total: int, thresholds: Thresholds) -> list[FleetCause]:
@@ -284,7 +322,7 @@ def _causes(runs: Sequence[_Costs], total: int, thresholds: Thresholds) -> list[
 
 def _slow_hosts(runs: Sequence[_Costs], thresholds: Thresholds) -> list[SlowHost]:
     """The hosts that are late in more of their runs than others by a factor. The time that they add
-    is taken out of the steps of runs. If only one rank ever ran on a host, that rank's work may be
+    is taken out of the units of runs. If only one rank ever ran on a host, that rank's work may be
     the reason, so the host counts as slow only if it is always late."""
     here: dict[str, set[str]] = defaultdict(set)
     late: dict[str, list[_Costs]] = defaultdict(list)
@@ -314,13 +352,13 @@ def _slow_hosts(runs: Sequence[_Costs], thresholds: Thresholds) -> list[SlowHost
         worst = max(some, key=lambda run: run.latest.late_ns)
         found.append(SlowHost(
             host, len(here[host]), len(some), _excess(some), usually_ns, lost, lost / total,
-            worst.name,
+            worst.name, some[0].run.unit if len({run.run.unit for run in some}) == 1 else None,
         ))  # fmt: skip
     return _largest_first(found)
 
 
 def _excess(runs: Iterable[_Costs]) -> str | None:
-    """The part of a step that takes the latest ranks longest beyond the others."""
+    """The part of a unit that takes the latest ranks longest beyond the others."""
     more: Counter[str] = Counter()
     for run in runs:
         usual = _medians([each.parts for each in run.members])
@@ -354,6 +392,7 @@ def _change(lake: Lake, before: Sequence[_Costs], after: Sequence[_Costs]) -> Fl
         last_before=before[-1].name,
         before_ns=old,
         after_ns=new,
+        unit=first.run.unit,
         labels={n: pair for n, pair in pairs.items() if n != "host" and pair[0] != pair[1]},
         rank=ranks.most_common(1)[0][0],
         cause=cause,
@@ -392,4 +431,5 @@ def _slow_runs(part: Sequence[_Costs], total: int, thresholds: Thresholds) -> It
             cause=_most({name: ns - level.get(name, 0) for name, ns in run.parts.items()}),
             lost_ns=more_ns * run.steps,
             share=more_ns * run.steps / total,
+            unit=run.run.unit,
         )

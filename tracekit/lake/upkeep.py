@@ -35,7 +35,7 @@ from tracekit.lake.tables import SMALL
 from tracekit.lake.workers import Workers
 from tracekit.lake.writing import batches, remove_files, write_group, write_rows
 from tracekit.records import Record
-from tracekit.verdict.rows import WaitRows, rows_of
+from tracekit.verdict.rows import WaitRows, merged, rows_of
 
 # When ranks are added, compact runs with more groups than this.
 MOST_GROUPS = 16
@@ -102,14 +102,13 @@ def _verdicts(root: str, resources: Resources, task: tuple[str, frozenset[str]])
         context = lake.parts[0].context
         waits = WaitRows()
         analyses = examine_all(lake, list(ranks), on_replay=waits)
-        rows = [rows_of(each, context, waits.get(each.trace.trace_id)) for each in analyses]
+        rows = merged(rows_of(each, context, waits.get(each.trace.trace_id)) for each in analyses)
     with (
         work_folder(resources.folder, WORK_PREFIX) as folder,
         closing(connect(":memory:", resources.settings(folder), root)) as made,
     ):
         stored.create_tables(made)
-        for row in rows:
-            record_verdicts(made, row)
+        record_verdicts(made, rows)
         return write_group(made, ranks, catalog.VERDICTS, Storage(root), folder, context)
 
 

@@ -1,10 +1,9 @@
-"""Prints comparisons: of two runs (also as GitHub Markdown), of a lake's runs over time, and of
-tracekit's numbers with HTA's."""
+"""Prints comparisons: of two runs (also as GitHub Markdown), and of tracekit's numbers with
+HTA's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +11,11 @@ from rich.table import Column
 from rich.text import Text
 
 from tracekit.compare.diff import Diff, Rows
-from tracekit.reporters.fleet import spread_of
 from tracekit.reporters.terminal import WIDTH, Bar, Cell, Name, console, fitted, section, table
 from tracekit.text import (
-    counted,
     duration,
     figure_of,
     printable,
-    share,
     signed,
     signed_figure,
     size,
@@ -28,10 +24,9 @@ from tracekit.verdict.parts import plain_part
 
 if TYPE_CHECKING:
     from tracekit.compare.crosscheck import CheckedFigure, Report, Value
-    from tracekit.lake.comparing import History
 
 # Figures in plain words: of the compared windows, and of the whole traces.
-_FIGURES = {
+FIGURES = {
     "In these windows": {
         "span_ns": "length", "busy_ns": "busy", "compute_ns": "compute",
         "exposed_comm_ns": "communication, exposed", "exposed_memcpy_ns": "copies, exposed",
@@ -114,7 +109,7 @@ def _changes(comparison: Diff, is_narrow: bool = False) -> Iterator[_Changes]:
     if comparison.waterfall:
         yield _waterfall(comparison)
     figures = {row["metric"]: row for row in comparison.summary if row["a"] or row["b"]}
-    for title, names in _FIGURES.items():
+    for title, names in FIGURES.items():
         rows: list[Sequence[Cell]] = [
             (name, *(figure_of(figures[metric][each], metric) for each in "ab"),
              signed_figure(figures[metric]["change"], metric),
@@ -203,50 +198,6 @@ def _color(change: int) -> str:
 
 def _doubt(row: dict[str, Any]) -> str:
     return f"{row['severity']}: trace {row['trace_id']}: {row['message']}"
-
-
-def render_history(history: History) -> None:
-    """Prints a row for each run, the changes, and the last change."""
-    out = console()
-    marks = {each.run: f"{100 * (each.ratio - 1):+.1f} % from here on" for each in history.changes}
-    names = {name for run in history.runs for name, ns in run.figures.items() if ns is not None}
-    heads = {"busy_ns": ">busy", "host_late_ns": ">host late"}
-    parts = {name: head for name, head in heads.items() if name in names}
-    rows = []
-    for each in history.runs:
-        began = each.started_ns and datetime.fromtimestamp(each.started_ns / 1e9, UTC)
-        figures = (each.figures[name] for name in parts)
-        shares = ("-" if ns is None else share(ns, each.step_ns) for ns in figures)
-        rows.append((
-            printable(each.run), f"{began:%Y-%m-%d %H:%M}" if began else "-", f"{each.ranks:,}",
-            duration(each.step_ns), *shares, marks.get(each.run, ""),
-        ))  # fmt: skip
-    out.print(table(["run", "began (UTC)", ">ranks", ">step", *parts.values(), ""], rows))
-    out.print(Text(summary(history)))
-    if history.left_out:
-        out.print(Text(printable(f"Left out: {history.left_out}.")))
-    if history.diff and history.compared:
-        a, b = (printable(run) for run in history.compared)
-        runs = history.diff.runs
-        on = f"rank {runs.rank}" if runs and runs.rank is not None else "the first rank of both"
-        section(out, f"What changed from {a} (a) to {b} (b), then on {on}")
-        render(history.diff)
-
-
-def summary(history: History) -> str:
-    """One sentence about the changes."""
-    count = counted(len(history.runs), "run")
-    if history.order == "name":
-        count += ", ordered by name since their traces do not record the date"
-    if not history.changes:
-        return f"{count}: {spread_of(history.spread)}."
-    last = history.changes[-1]
-    became = "longer" if last.ratio > 1 else "shorter"
-    return (
-        f"{count}: the step became {became} with run {printable(last.run)}, from "
-        f"{duration(last.before_ns)} to {duration(last.after_ns)}"
-        f"{'; with so few runs, this may be noise' if history.are_few else ''}."
-    )
 
 
 def markdown(comparison: Diff, top: int) -> str:

@@ -6,21 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
-from tracekit.lake.comparing import Spread
 from tracekit.lake.fleet import Fleet, FleetChange, SlowHost, SlowRun
 from tracekit.reporters.terminal import console, section, table
+from tracekit.reporters.works import compared, different, one, rates_before_and_since, spread_of
 from tracekit.text import counted, duration, percent, printable, quoted
 
 _SHOWN = 8
 _CHANGES = "What changed, and when"
-# What the spread of steps means if none counts as a change.
-_NO_CHANGE = {
-    "alike": "too little to count as a change",
-    "noise": "no lasting change stands out from the variation of runs",
-    "too_few_runs": "too few runs to tell a change from noise",
-}
-# Larger ratios are shown as multiples.
-_TIMES = 1.2
 
 
 def render(fleet: Fleet) -> None:
@@ -34,7 +26,8 @@ def render(fleet: Fleet) -> None:
         for sentence, command in section_rows[:_SHOWN]:
             out.print(Text(f"- {sentence}\n  {command}"))
         if not section_rows and title == _CHANGES:
-            out.print(Text(spread_of(fleet.spread)))
+            for sentence in compared(fleet.works) or ["no two runs do the same work"]:
+                out.print(Text(sentence))
     if fleet.causes:
         section(out, "What device time is lost to, over all runs")
         rows = [
@@ -50,31 +43,20 @@ def headline(fleet: Fleet) -> str:
     changes, hosts, slow = len(fleet.changes), len(fleet.slow_hosts), len(fleet.slow_runs)
     counts = {"change": changes, "slow host": hosts, "slow run": slow}
     counted_names = [counted(count, name) for name, count in counts.items() if count]
-    if fleet.spread and not counted_names:
-        counted_names = [spread_of(fleet.spread, names=False)]
+    if not counted_names and len(fleet.works) == 1:
+        counted_names = [spread_of(fleet.works[0], names=False)]
+    elif not counted_names:
+        counted_names = [counted(len(fleet.works), "kind of work", "kinds of work")]
     return f"{counted(len(fleet.runs), 'run')}: {', '.join(counted_names)}"
 
 
-def spread_of(spread: Spread | None, *, names: bool = True) -> str:
-    """A sentence on the spread of steps and what it means; empty if the step changed."""
-    if spread is None:
-        return ""
-    if spread.slowest == spread.fastest:
-        return f"the step takes {duration(spread.least_ns)}"
-    ratio = spread.ratio
-    longer = f"{ratio:.3g} times as long" if ratio >= _TIMES else f"{percent(ratio - 1)} longer"
-    first, last = (f" in run {each}" if names else "" for each in (spread.fastest, spread.slowest))
-    return printable(
-        f"the step takes {duration(spread.least_ns)}{first} and {duration(spread.most_ns)}"
-        f"{last}, {longer}: {_NO_CHANGE[spread.means]}"
-    )
-
-
 def summary(fleet: Fleet) -> str:
-    """The ranks, hosts and recorded time of the runs."""
+    """The ranks, hosts and recorded time of the runs, and what they do if that differs."""
     hosts = f" on {counted(fleet.hosts, 'host')}" if fleet.hosts else ""
     ordered = "; ordered by name, since traces do not record the date" * (fleet.order == "name")
-    return f"{counted(fleet.ranks, 'rank')}{hosts}, {hours(fleet.device_ns)} recorded{ordered}"
+    said = f"{counted(fleet.ranks, 'rank')}{hosts}, {hours(fleet.device_ns)} recorded{ordered}"
+    apart = different(fleet.works)
+    return f"{said}. {apart}" if apart else said
 
 
 def findings(fleet: Fleet) -> dict[str, list[tuple[str, str]]]:
@@ -82,13 +64,13 @@ def findings(fleet: Fleet) -> dict[str, list[tuple[str, str]]]:
     for details."""
     slow = [(_run(run), _see(fleet, run.run)) for run in fleet.slow_runs]
     return {
-        _CHANGES: [(_change(change), _see(fleet, change.run)) for change in fleet.changes],
+        _CHANGES: [(_change(fleet, change), _see(fleet, change.run)) for change in fleet.changes],
         "Slow hosts": [(_host(host), _see(fleet, host.worst_run)) for host in fleet.slow_hosts],
         "Runs that were slower than those around them": slow,
     }
 
 
-def _change(change: FleetChange) -> str:
+def _change(fleet: Fleet, change: FleetChange) -> str:
     became = "longer" if change.after_ns > change.before_ns else "shorter"
     share = abs(change.after_ns / change.before_ns - 1)
     why = ""
@@ -97,8 +79,9 @@ def _change(change: FleetChange) -> str:
         at = f", most of it in {change.place}" if change.place else ""
         why = f": {duration(change.cause_ns)} of {change.cause}{on}{at}"
     return printable(
-        f"{percent(share)} {became} since run {change.run}, from {duration(change.before_ns)} to "
-        f"{duration(change.after_ns)}{why}. {labels(change.labels)}"
+        f"{one(change.unit)} is {percent(share)} {became} since run {change.run}, from "
+        f"{duration(change.before_ns)} to {duration(change.after_ns)}"
+        f"{rates_before_and_since(fleet.works, change)}{why}. {labels(change.labels)}"
         f"{hours(change.lost_ns)} in {counted(change.runs, 'run')}."
     )
 
@@ -112,10 +95,10 @@ def labels(changed: Mapping[str, Sequence[str | None]]) -> str:
 
 
 def _host(host: SlowHost) -> str:
-    cause = f" by {host.cause}" if host.cause else ""
+    cause, unit = f" by {host.cause}" if host.cause else "", host.unit or "unit"
     return printable(
         f"{host.host}: the others wait for it in {host.late_runs:,} of "
-        f"{counted(host.runs, 'run')}{cause}, {duration(host.late_ns)} a step. "
+        f"{counted(host.runs, 'run')}{cause}, {duration(host.late_ns)} in {one(unit)}. "
         f"{hours(host.lost_ns)}, {percent(host.share)} of all."
     )
 
@@ -124,8 +107,8 @@ def _run(run: SlowRun) -> str:
     on = "" if run.rank is None else f" on rank {run.rank}"
     cause = f", by {run.cause}{on}" if run.cause else ""
     return printable(
-        f"{run.run}: a step takes {duration(run.step_ns)}, usually {duration(run.usual_ns)}{cause}."
-        f" {hours(run.lost_ns)}."
+        f"{run.run}: {one(run.unit)} takes {duration(run.step_ns)}, usually "
+        f"{duration(run.usual_ns)}{cause}. {hours(run.lost_ns)}."
     )
 
 

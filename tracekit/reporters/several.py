@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import PurePath
 from statistics import median
 from typing import Any
@@ -15,7 +16,7 @@ from rich.text import Text
 
 from tracekit.causes import words
 from tracekit.database.remedies import marked
-from tracekit.evidence.model import Collectives
+from tracekit.evidence.model import Collectives, Pipeline
 from tracekit.reporters.parts import best_of, bound_text, devices_of, short_bound
 from tracekit.reporters.terminal import WIDTH, Cell, Name, clipped_start, console, section, table
 from tracekit.text import counted, duration, lowered, percent, printable, share, size
@@ -25,7 +26,7 @@ from tracekit.verdict.run_words import no_verdict, whole
 
 _SIDE_BY_SIDE = 3
 _FIGURES = ("rank", "window", "busy")
-_SAVINGS, _SIZES = 6, 8
+_SAVINGS, _SIZES, _STAGES = 6, 8, 16
 # The maximum number of ranks to name in a group.
 _RANKS = 4
 # The minimum number of equal rows to merge.
@@ -116,21 +117,23 @@ def _rows(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) ->
 def _grouped(names: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[Sequence[Cell]]:
     """The rows of ranks. Rows that agree to two digits are merged: the first, with a count."""
     own_columns = {names.index(each) for each in ("trace", "rank") if each in names}
-    same: dict[tuple[str, ...], list[Sequence[Cell]]] = {}
-    for row in rows:
-        others = (str(cell) for place, cell in enumerate(row) if place not in own_columns)
+    listed = list(rows)
+    keys = [
         # Two digits of each number.
-        key = tuple(
-            _NUMBER.sub(lambda number: f"{float(number[0].replace(',', '')):.2g}", other)
-            for other in others
+        tuple(
+            _NUMBER.sub(lambda number: f"{float(number[0].replace(',', '')):.2g}", str(cell))
+            for place, cell in enumerate(row)
+            if place not in own_columns
         )
-        same.setdefault(key, []).append(row)
-    for some in same.values():
-        if len(some) < _ALIKE:
-            yield from some
-            continue
-        first, *rest = some[0]
-        yield [f"{len(some):,} like {first}", *rest]
+        for row in listed
+    ]
+    counts = Counter(keys)
+    for number, (key, row) in enumerate(zip(keys, listed, strict=True)):
+        if counts[key] < _ALIKE:
+            yield row
+        elif keys.index(key) == number:
+            first, *rest = row
+            yield [f"{counts[key]:,} like {first}", *rest]
 
 
 def _waits(run: RunVerdict | None) -> dict[int, str]:
@@ -213,6 +216,9 @@ def render_run(run: RunVerdict) -> None:
         how = " (all ranks replayed together)" if run.span_ns is not None else ""
         section(out, f"What would shorten {whole(run)}{how}")
         _savings(out, savings[:_SAVINGS])
+    if run.pipeline is not None:
+        section(out, "Stages of the pipeline, in an average step")
+        _stages(out, run.pipeline)
     if run.collectives is not None:
         section(out, "Collectives")
         _collectives(out, run, run.collectives)
@@ -234,6 +240,22 @@ def _savings(out: Console, savings: Sequence[RunSaving]) -> None:
     out.print(table([">", ">", ""], rows))
 
 
+def _stages(out: Console, pipeline: Pipeline) -> None:
+    """A row for each stage: means of its ranks, as parts of a step."""
+    parts = ("work_ns", "fill_ns", "between_ns", "drain_ns", "rest_ns")
+    rows = []
+    for _, ranks in groupby(pipeline.ranks, key=lambda each: each.stage):
+        own = list(ranks)
+        named = ", ".join(str(each.rank) for each in own[:_RANKS]) + ", ..." * (len(own) > _RANKS)
+        means = (sum(getattr(each, part) for each in own) / len(own) for part in parts)
+        rows.append((named, *(f"{duration(ns)} ({share(ns, pipeline.step_ns)})" for ns in means)))
+    shown = rows if len(rows) <= _STAGES else [*rows[: _STAGES - 1], rows[-1]]
+    names = (">works", ">not begun", ">waits between", ">done", ">the rest")
+    out.print(table(["ranks" if len(pipeline.ranks) > len(rows) else "rank", *names], shown))
+    if len(shown) < len(rows):
+        out.print(f"... and {len(rows) - len(shown):,} stages between the first and the last")
+
+
 def _collectives(out: Console, run: RunVerdict, done: Collectives) -> None:
     by = ", ".join(f"{count:,} by {name}" for name, count in done.matched_by.items())
     exchanges = f" and {counted(done.exchanges, 'send')}" if done.exchanges else ""
@@ -249,10 +271,13 @@ def _collectives(out: Console, run: RunVerdict, done: Collectives) -> None:
     if run.start_skew_ns:
         out.print(f"the recordings begin {duration(run.start_skew_ns)} apart")
     rows = [row for row in done.bandwidth if row["message_bytes"]]
-    if not rows:
+    # Without a common replay, they may not be the same collectives: their times say nothing.
+    if not rows or run.span_ns is None:
         return
     most = sorted(rows, key=lambda row: -row["wire_ns"] * row["count"])
-    all_ns = max(1, done.waited_ns + run.bubble_ns)
+    # Meetings that could not be matched without contradiction are in these rows alone.
+    listed_ns = sum(row["wait_ns"] for row in rows)
+    all_ns = max(1, listed_ns, done.waited_ns + run.bubble_ns)
     waits = [f"{duration(ns)} ({share(ns, all_ns)})" for ns in (row["wait_ns"] for row in most)]
     cells = [
         (printable(row["type"]), _among(row, run), size(row["message_bytes"]), f"{row['count']:,}",
@@ -262,12 +287,14 @@ def _collectives(out: Console, run: RunVerdict, done: Collectives) -> None:
     ]  # fmt: skip
     figures = (">message", ">calls", ">on the wire", ">bus bandwidth", ">waited (of all waiting)")
     out.print(table(["type", "ranks", *figures], cells))
-    if rest := most[_SIZES:]:
-        rest_ns = sum(row["wait_ns"] for row in rest)
-        out.print(
-            f"... and {len(rest):,} more, {duration(rest_ns)} ({share(rest_ns, all_ns)}): "
-            "`tracekit query link_bandwidth`"
-        )
+    others = [(f"{len(most) - _SIZES:,} more", sum(row["wait_ns"] for row in most[_SIZES:]))]
+    if len(most) <= _SIZES:
+        others = []
+    if unlisted_ns := all_ns - max(1, listed_ns):
+        others.append(("messages of unknown size", unlisted_ns))
+    if others:
+        named = " and ".join(f"{what}, {duration(ns)} ({share(ns, all_ns)})" for what, ns in others)
+        out.print(f"... and {named}: `tracekit query link_bandwidth`")
 
 
 def _among(row: dict[str, Any], run: RunVerdict) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import duckdb
@@ -17,6 +19,10 @@ from tracekit.units.sequence import Flags, Ints, Sequence, running_sum
 
 Columns = dict[str, Any]
 _UNKNOWN = -(1 << 62)
+# The launches of several traces that are read together.
+_MOST_LAUNCHES = 1_000_000
+# What a process is read from: queries/schema/read_unit_*.sql.
+_READ = ("launches", "marks", "servers", "frames", "training", "compilation")
 # Threads are apart if they are more regular than the process by this score.
 _MORE = 0.1
 
@@ -24,25 +30,51 @@ _MORE = 0.1
 def fill(connection: duckdb.DuckDBPyConnection) -> None:
     """Replaces the rows of the table `unit` by the units of all traces."""
     connection.execute("DELETE FROM unit")
-    keys = "SELECT DISTINCT trace_id, pid FROM _scratch.unit_launch ORDER BY ALL"
-    trace, units = -1, 0
-    for trace_id, pid in connection.execute(keys).fetchall():
-        units = 0 if trace_id != trace else units
-        trace = trace_id
+    for keys in _batches(connection):
+        read = _Read(connection, sorted({trace_id for trace_id, _ in keys}))
+        found = [rows for trace_id, pids in groupby(keys, itemgetter(0))
+                 for rows in _of_trace(read, trace_id, [pid for _, pid in pids])]  # fmt: skip
+        connection.register("_units", {name: _joined(found, name) for name in found[0]})
+        connection.execute("INSERT INTO unit BY NAME FROM _units")
+        connection.unregister("_units")
+
+
+def _joined(found: list[Columns], name: str) -> Any:
+    join: Any = np.ma.concatenate
+    return join([each[name] for each in found])
+
+
+def _batches(connection: duckdb.DuckDBPyConnection) -> Iterator[list[tuple[int, int]]]:
+    """The processes that launch work, by trace and process: those of several small traces."""
+    batch: list[tuple[int, int]] = []
+    launches = 0
+    for trace_id, pid, count, of_trace in connection.execute(_sql("unit_processes")).fetchall():
+        is_new = not batch or batch[-1][0] != trace_id
+        if batch and is_new and launches + of_trace > _MOST_LAUNCHES:
+            yield batch
+            batch, launches = [], 0
+        batch.append((trace_id, pid))
+        launches += count
+    if batch:
+        yield batch
+
+
+def _of_trace(read: _Read, trace_id: int, pids: list[int]) -> Iterator[Columns]:
+    """The units of a trace's processes, by thread where these repeat other things."""
+    units = 0
+    for pid in pids:
         groups = 0
-        for process, placed in _by_thread(_read(connection, trace_id, pid)):
+        for process, placed in _by_thread(read.process(trace_id, pid)):
             rows = _rows(process, placed)
             count = len(rows["level"])
             rows["group_id"] += groups
             groups = int(rows["group_id"].max()) + 1
-            rows |= {
+            yield rows | {
                 "trace_id": np.full(count, trace_id),
                 "pid": np.full(count, pid),
                 "unit_id": np.arange(units, units + count),
                 "parent_id": np.ma.array(rows["parent_id"] + units, mask=rows["parent_id"] < 0),
             }
-            # The statement reads this local variable by its name.
-            connection.execute("INSERT INTO unit BY NAME FROM rows")
             units += count
 
 
@@ -70,19 +102,41 @@ def _by_thread(process: HostProcess) -> Iterator[tuple[HostProcess, list[Placed]
 # -- reading
 
 
-def _read(connection: duckdb.DuckDBPyConnection, trace_id: int, pid: int) -> HostProcess:
-    def select(name: str) -> Columns:
-        sql = (files("tracekit.queries") / "schema" / f"read_{name}.sql").read_text("utf-8")
-        rows: Columns = connection.execute(sql, {"trace": trace_id, "pid": pid}).fetchnumpy()
-        return {name: np.ma.filled(values, _missing(values)) for name, values in rows.items()}
+class _Read:
+    """What units are found by, of some traces together: a statement takes as long for one."""
 
+    def __init__(self, connection: duckdb.DuckDBPyConnection, traces: list[int]) -> None:
+        self._columns = {name: _selected(connection, f"unit_{name}", traces) for name in _READ}
+        stops = connection.execute(_sql("device_stop"), {"traces": traces}).fetchall()
+        self._stops = dict(reversed(stops))
+
+    def process(self, trace_id: int, pid: int) -> HostProcess:
+        own = {name: self._own(name, trace_id, pid) for name in _READ}
+        return _process(own, self._stops.get(trace_id, -_UNKNOWN))
+
+    def _own(self, name: str, trace_id: int, pid: int) -> Columns:
+        """The rows of a process, and those of the trace that are any process's."""
+        rows = self._columns[name]
+        first, last = np.searchsorted(rows["trace_id"], [trace_id, trace_id + 1])
+        pids = rows["pid"][first:last]
+        chosen = (pids == pid) | (pids == _UNKNOWN)
+        return {each: values[first:last][chosen] for each, values in rows.items()}
+
+
+def _selected(connection: duckdb.DuckDBPyConnection, name: str, traces: list[int]) -> Columns:
+    rows: Columns = connection.execute(_sql(name), {"traces": traces}).fetchnumpy()
+    return {name: np.ma.filled(values, _missing(values)) for name, values in rows.items()}
+
+
+def _sql(name: str) -> str:
+    return (files("tracekit.queries") / "schema" / f"read_{name}.sql").read_text("utf-8")
+
+
+def _process(own: Mapping[str, Columns], stopped: int) -> HostProcess:
     def spans(rows: Columns) -> Spans:
         return Spans(rows["start_ns"], rows["end_ns"])
 
-    launches, marks, served, frames = (
-        select(name) for name in ("unit_launches", "unit_marks", "unit_servers", "unit_frames")
-    )
-    training, compiled = select("unit_training"), select("unit_compilation")
+    launches, marks, served, frames, training, compiled = (own[name] for name in _READ)
     thread = np.unique(launches["tid"], return_inverse=True)[1]
     sequence = (
         launches["label"],
@@ -121,15 +175,8 @@ def _read(connection: duckdb.DuckDBPyConnection, trace_id: int, pid: int) -> Hos
         optimizer=training["start_ns"][~is_backward],
         cold_work=spans(compiled),
         has_device=bool(launches["gpu_ops"].any()),
-        stopped=_stopped(connection, trace_id),
+        stopped=stopped,
     )
-
-
-def _stopped(connection: duckdb.DuckDBPyConnection, trace_id: int) -> int:
-    """When a device's recording stopped before the host's; never: far in the future."""
-    sql = (files("tracekit.queries") / "schema" / "read_device_stop.sql").read_text("utf-8")
-    found = connection.execute(sql, {"trace": trace_id}).fetchone()
-    return -_UNKNOWN if found is None else int(found[0])
 
 
 def _missing(values: Any) -> Any:

@@ -23,11 +23,13 @@ from tracekit.evidence.model import (
     Launch,
     OneOffEvent,
     Period,
+    Pipeline,
     SlowLink,
     Trace,
     WaitingRank,
     Window,
 )
+from tracekit.evidence.run import Lateness
 from tracekit.evidence.units import UnitGroup
 from tracekit.records import Shown
 from tracekit.replay.model import Causal
@@ -297,12 +299,16 @@ class RunVerdict(Shown, frozen=True):
     recording; None: no such rank, or unknown."""
     late_ranks: list[LateRank]
     """The ranks for which others waited, worst first."""
+    lateness: Lateness | None
+    """What makes one rank late after another; None: one rank sets the pace, or none is late."""
     waiting: list[WaitingRank]
     """Each rank's waiting time."""
     collectives: Collectives | None
     clocks: Clocks | None
     bubble_ns: int
     """The total time that ranks wait for adjacent pipeline stages (`pipeline-bubble`)."""
+    pipeline: Pipeline | None
+    """What the stages of its pipelines do in an average step; None: it has none."""
     slow_links: list[SlowLink]
     """Groups whose messages take longer than those of similar groups."""
     savings: list[RunSaving]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tracekit.causes import UNKNOWN_LIMIT
 from tracekit.evidence.model import SlowLink, WaitingRank
-from tracekit.evidence.run import EXAMINED, RankEvidence, RankExcess, RunEvidence
+from tracekit.evidence.run import EXAMINED, Lateness, RankEvidence, RankExcess, RunEvidence
 from tracekit.verdict.model import Analysis, LateRank, RunSaving, RunVerdict
 from tracekit.verdict.run_words import (
     SLOW_LINK,
@@ -20,7 +20,6 @@ from tracekit.verdict.run_words import (
     happened_once,
     headline,
     is_communicating,
-    once_by_cause,
     sentences,
 )
 
@@ -32,12 +31,11 @@ def judge_run(evidence: RunEvidence, analyses: Sequence[Analysis]) -> RunVerdict
     """The verdict of a run, of whose ranks there are these analyses."""
     by_trace = {analysis.trace.trace_id: analysis for analysis in analyses}
     analyses = [by_trace[rank.trace_id] for rank in evidence.ranks]
-    once = once_by_cause(analyses) if not evidence.steps else {}
-    evidence = _without(once, evidence)
     late = _late_ranks(evidence)
     pace = _pace(evidence, late)
     if pace is None and (pace := _slow_stage(evidence)):
         late = [pace, *late]
+    lateness = _lateness(evidence, late) if pace is None else None
     begins = [rank.begins_ns for rank in evidence.ranks if rank.begins_ns is not None]
     verdict = RunVerdict(
         headline="",
@@ -49,31 +47,20 @@ def judge_run(evidence: RunEvidence, analyses: Sequence[Analysis]) -> RunVerdict
         start_skew_ns=max(begins) - min(begins) if begins else None,
         pace_rank=pace.rank if pace else None,
         late_ranks=late,
+        lateness=lateness,
         waiting=_waiting(evidence, late),
         collectives=evidence.collectives,
         clocks=evidence.clocks,
         bubble_ns=evidence.bubble_ns,
+        pipeline=evidence.pipeline,
         slow_links=[*evidence.slow_links],
-        savings=_savings(evidence, late),
+        savings=_savings(evidence, late, lateness),
         why=[],
         unknown=[*_unknown(evidence, analyses), *began_late(late)],
     )
-    why = [*sentences(verdict, analyses, evidence.thresholds), *happened_once(once)]
+    why = [*sentences(verdict, analyses, evidence.thresholds), *happened_once(evidence)]
     verdict = replace(verdict, why=why)
     return replace(verdict, headline=headline(verdict, analyses))
-
-
-def _without(once: dict[str, int], evidence: RunEvidence) -> RunEvidence:
-    """The evidence on a run without marked steps, without what happened once on its ranks: it is no
-    part of what the run repeats."""
-    if evidence.span_ns is None or not once:
-        return evidence
-    left_ns = max(0, evidence.span_ns - sum(once.values()))
-    saved_ns = {
-        cause: min(left_ns, max(0, ns - once.get(cause, 0)))
-        for cause, ns in evidence.saved_ns.items()
-    }
-    return replace(evidence, span_ns=left_ns, step_ns=left_ns, saved_ns=saved_ns)
 
 
 def _steps(evidence: RunEvidence) -> int:
@@ -159,17 +146,29 @@ def _link_of(links: Sequence[SlowLink], rank: RankEvidence, least_ns: float) -> 
 def _pace(evidence: RunEvidence, late_ranks: Sequence[LateRank]) -> LateRank | None:
     """The late rank without whose delay the run would be much shorter; if that is unknown, the one
     for which the others wait for a large part of their time. A rank that only began to record late
-    is none."""
+    is none, nor is one of many that are late in turn."""
     least = evidence.thresholds.small_gain
+    waited_ns = sum(late.held_up_ns for late in late_ranks if late.cause != START_SKEW)
+    most_ns = evidence.thresholds.pace_share * waited_ns
     lengths_ns = sum(waiting.length_ns for waiting in evidence.waiting)
     for late in late_ranks:
         is_long = late.held_up_ns >= least * lengths_ns
         if late.saves_ns is not None:
             # Where others are as late, one that is quicker shortens nothing.
             is_long = late.saves_ns * _steps(evidence) >= least * (evidence.span_ns or 0)
-        if late.cause != START_SKEW and is_long:
+        if late.cause != START_SKEW and is_long and late.held_up_ns >= most_ns:
             return late
     return None
+
+
+def _lateness(evidence: RunEvidence, late_ranks: Sequence[LateRank]) -> Lateness | None:
+    """What makes one rank late after another, if that makes the run much longer."""
+    found, thresholds = evidence.lateness, evidence.thresholds
+    late = [each for each in late_ranks if each.cause != START_SKEW and each.times_last]
+    if found is None or len(late) < 2 or evidence.steps < thresholds.fewest_alike:
+        return None
+    is_much = found.saves_ns >= thresholds.small_gain * (evidence.span_ns or 0)
+    return found if is_much else None
 
 
 def _slow_stage(evidence: RunEvidence) -> LateRank | None:
@@ -186,7 +185,9 @@ def _slow_stage(evidence: RunEvidence) -> LateRank | None:
 # -- what removing a cause would save, and what is unknown
 
 
-def _savings(evidence: RunEvidence, late_ranks: Sequence[LateRank]) -> list[RunSaving]:
+def _savings(
+    evidence: RunEvidence, late_ranks: Sequence[LateRank], lateness: Lateness | None
+) -> list[RunSaving]:
     """What would make the run shorter, most first."""
     span_ns, steps = evidence.span_ns, _steps(evidence)
     saved: list[tuple[str, int | None, int | None]] = [
@@ -194,7 +195,9 @@ def _savings(evidence: RunEvidence, late_ranks: Sequence[LateRank]) -> list[RunS
         for late in late_ranks[:EXAMINED]
         if late.cause != SLOW_LINK
     ]
-    if len(late_ranks) > 1:
+    if lateness is not None:
+        saved.append(("lateness", None, lateness.saves_ns))
+    elif len(late_ranks) > 1:
         saved.append(("stragglers", None, evidence.alike_saves_ns))
     saved += [
         ("network" if cause == "communication" else cause, None, ns)

@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 from tracekit.causes import words
 from tracekit.evidence.model import Collectives, SlowLink, WaitingRank
+from tracekit.evidence.run import Lateness, RunEvidence
 from tracekit.replay.grammar import BUBBLE
 from tracekit.text import counted, duration, lowered, percent, printable, share, size
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, LateRank, RunVerdict
-from tracekit.verdict.regime import UNKNOWN, bound_by
+from tracekit.verdict.pipeline_words import bubble
+from tracekit.verdict.regime import UNKNOWN, bound_by, split_bound
 
 # Why a rank is late, besides causes of time.
 START_SKEW = "start-skew"
@@ -33,11 +35,13 @@ def headline(run: RunVerdict, analyses: Sequence[Analysis]) -> str:
     if run.pace is not None:
         cause = run.pace.cause
         return f"{ranks}: rank {run.pace_rank} sets the pace{f', by {cause}' if cause else ''}"
-    bound, bound_alike = bound_of_most(analyses)
-    count = "all" if len(bound_alike) == len(analyses) else f"{len(bound_alike)} of them"
-    clauses = [f"{count} are {bound}"]
-    if not bound or 2 * len(bound_alike) <= len(analyses):
-        clauses = []
+    if run.lateness is not None:
+        shorter = share(run.lateness.saves_ns, run.span_ns or 1)
+        return (
+            f"{ranks}: lateness moves from rank to rank, by {run.lateness.cause}; without it, "
+            f"{whole(run)} would be {shorter} shorter"
+        )
+    bound, clauses = _bound_clause(analyses)
     best = run.savings[0] if run.savings else None
     if missing and best is not None and best.remove == "network":
         # What looks like time on the wire may be waiting for a missing rank.
@@ -64,39 +68,39 @@ def headline(run: RunVerdict, analyses: Sequence[Analysis]) -> str:
     return f"{ranks}: {'; '.join(clauses)}"
 
 
+def _bound_clause(analyses: Sequence[Analysis]) -> tuple[str, list[str]]:
+    """What bounds more than half of the ranks, or else their regime, and a clause that says so;
+    empty if that is unknown."""
+    for causes in (True, False):
+        bound, bound_alike = bound_of_most(analyses, causes=causes)
+        if bound not in ("", "bound") and 2 * len(bound_alike) > len(analyses):
+            are_all = len(bound_alike) == len(analyses)
+            return bound, [f"{'all' if are_all else f'{len(bound_alike)} of them'} are {bound}"]
+    return bound, []
+
+
 def is_communicating(analyses: Sequence[Analysis]) -> bool:
     """Whether any of the ranks communicates while it does not compute."""
     return any(analysis.gpu and analysis.gpu.exposed_comm_ns for analysis in analyses)
 
 
-def bound_of_most(analyses: Sequence[Analysis]) -> tuple[str, list[Analysis]]:
-    """What bounds most of the ranks, and these ranks; empty if that is unknown."""
+def bound_of_most(
+    analyses: Sequence[Analysis], *, causes: bool = True
+) -> tuple[str, list[Analysis]]:
+    """What bounds most of the ranks, with its cause or without, and these ranks; empty if that is
+    unknown."""
     by_bound: dict[str, list[Analysis]] = defaultdict(list)
     for analysis in analyses:
-        bound = bound_by(analysis.verdict.regime, analysis.verdict.bottleneck)
-        by_bound[bound].append(analysis)
+        named = analysis.verdict.regime, analysis.verdict.bottleneck
+        by_bound[bound_by(*named) if causes else split_bound(*named)[0]].append(analysis)
     most = max(by_bound, key=lambda bound: len(by_bound[bound]), default="")
     return ("", []) if most in ("", UNKNOWN) else (most, by_bound[most])
 
 
-def once_by_cause(analyses: Sequence[Analysis]) -> dict[str, int]:
-    """What happened once on the ranks, by cause: the longest of a rank, since they wait for each
-    other."""
-    longest: dict[str, int] = {}
-    for analysis in analyses:
-        if analysis.happened is None:
-            continue
-        own: dict[str, int] = defaultdict(int)
-        for event in analysis.one_offs:
-            own[event.cause] += event.excess_ns
-        for cause, ns in own.items():
-            longest[cause] = max(longest.get(cause, 0), ns)
-    return longest
-
-
-def happened_once(once: dict[str, int]) -> Iterator[str]:
-    """A sentence on what the run's length and prices leave out."""
-    if once:
+def happened_once(evidence: RunEvidence) -> Iterator[str]:
+    """A sentence on what the run's length and prices leave out, if that is much."""
+    once, least = evidence.once, evidence.thresholds.small_gain
+    if once and sum(once.values()) >= least * (evidence.span_ns or 0):
         causes = ", ".join(sorted(once, key=lambda cause: -once[cause])[:_NAMED])
         yield f"{duration(sum(once.values()))} that happened once is left out ({causes})."
 
@@ -142,10 +146,18 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis], thresholds: Thresho
             f"time; the bytes take {duration(met.wire_ns)}."
         )
     late_ranks = [late for late in run.late_ranks if late.cause != START_SKEW]
+    for late in run.late_ranks:
+        if late.cause == START_SKEW and late.held_up_ns * 20 >= met.waited_ns > 0:
+            why.append(
+                f"{share(late.held_up_ns, met.waited_ns)} of it is for rank {late.rank}, whose "
+                "recording begins late: that tells nothing of other steps."
+            )
     # Whether the ranks wait for each other long enough to mention.
     is_long = met.waited_ns >= thresholds.named_gain * all_ns > 0
-    if late_ranks and (is_long or run.pace is not None):
-        why += _late_sentences(run, met, late_ranks)
+    if run.lateness is not None:
+        why += _in_turn(run, met, late_ranks, run.lateness, thresholds)
+    elif late_ranks and (is_long or run.pace is not None):
+        why += _late_sentences(run, met, late_ranks, thresholds)
     elif met.count and _missing(run):
         why.append(
             f"These ranks come to their collectives together. If one of the {_missing(run):,} "
@@ -156,12 +168,7 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis], thresholds: Thresho
     if run.pace is not None:
         why += _itself(run.pace, analyses)
     why += _clocks(run)
-    if run.bubble_ns:
-        why.append(
-            f"The stages of the pipeline wait for each other for {duration(run.bubble_ns)} in "
-            f"sends and receives (pipeline-bubble), {share(run.bubble_ns, all_ns)} of the ranks' "
-            f"time{_of_schedule(met)}."
-        )
+    why += bubble(run, all_ns)
     for link in run.slow_links[:_NAMED]:
         why.append(
             f"The link between ranks {', '.join(map(str, link.ranks))} is slow: {link.type} of "
@@ -173,27 +180,36 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis], thresholds: Thresho
     return why
 
 
-def _of_schedule(met: Collectives) -> str:
-    """What a pipeline's schedule costs at least: of a step in which p stages fill and drain with m
-    micro-batches, the part (p - 1) / (m + p - 1) (Narayanan et al. 2021, arxiv.org/abs/2104.04473).
-    """
-    stages, batches = met.stages, met.micro_batches
-    if not batches:
+def _spread(
+    run: RunVerdict, met: Collectives, named: Sequence[LateRank], thresholds: Thresholds
+) -> str:
+    """Says that several ranks are late for some of the waiting each, and none is worth a change;
+    empty if one is."""
+    saves_ns = [late.saves_ns for late in named if late.saves_ns is not None]
+    most_ns = max(saves_ns, default=0) * max(1, run.steps)
+    if len(saves_ns) < len(named) or most_ns >= thresholds.named_gain * (run.span_ns or 1):
         return ""
-    idle = (stages - 1) / (batches + stages - 1)
+    ranks = [str(late.rank) for late in named[:_NAMED]]
+    if len(named) > _NAMED:
+        ranks.append(f"{len(named) - _NAMED} more")
+    waited = share(sum(late.held_up_ns for late in named), met.waited_ns)
     return (
-        f"; filling and draining {counted(stages, 'stage')} with {batches} micro-batches takes "
-        f"{percent(idle)} of a step, and less with more of them or with interleaved stages"
+        f"{waited} of it is for ranks {', '.join(ranks[:-1])} and {ranks[-1]}, each for a part: as "
+        "quick as the others, none "
+        f"of them would make {whole(run)} {percent(thresholds.named_gain)} shorter alone."
     )
 
 
 def _late_sentences(
-    run: RunVerdict, met: Collectives, late_ranks: Sequence[LateRank]
+    run: RunVerdict, met: Collectives, late_ranks: Sequence[LateRank], thresholds: Thresholds
 ) -> Iterator[str]:
     """Which ranks the others wait for, and why they are late."""
     long = [late for late in late_ranks if late.held_up_ns * 20 >= met.waited_ns]
     drained = drained_ranks(met, long)
     named = [late for late in long if late not in drained]
+    if len(named) > 1 and run.pace is None and (spread := _spread(run, met, named, thresholds)):
+        yield spread
+        named = []
     for number, late in enumerate(named[: 1 if named and named[0].in_pipeline else _NAMED]):
         yield _in_pipeline(run, late) if late.in_pipeline else _late(run, met, late, number == 0)
     if drained:
@@ -203,12 +219,52 @@ def _late_sentences(
         )
 
 
+def _in_turn(
+    run: RunVerdict,
+    met: Collectives,
+    late_ranks: Sequence[LateRank],
+    lateness: Lateness,
+    thresholds: Thresholds,
+) -> Iterator[str]:
+    """How lateness moves from rank to rank, what it costs, and what the ranks have in common."""
+    late = [each for each in late_ranks if each.times_last]
+    most = max(late, key=lambda each: each.held_up_ns)
+    alone_ns = max(each.saves_ns or 0 for each in late) * max(1, run.steps)
+    yield (
+        f"No rank sets the pace alone: {counted(len(late), 'rank')} come last in turn, rank "
+        f"{most.rank} in {most.times_last:,} of {counted(met.count, 'collective')}, for "
+        f"{share(most.held_up_ns, met.waited_ns)} of the waiting. As quick as the others, a single "
+        f"rank would make {whole(run)} at most {share(alone_ns, run.span_ns or 1)} shorter; if no "
+        f"rank took longer than usual for a part of a step, it would be "
+        f"{share(lateness.saves_ns, run.span_ns or 1)} shorter "
+        f"({duration(lateness.saves_ns / max(1, run.steps))})."
+    )
+    if not lateness.stops:
+        return
+    calls = counted(lateness.stops, "call")
+    ranks = counted(lateness.stopped_ranks, "rank")
+    where = f"{calls} of up to {duration(lateness.longest_ns)} on {ranks}"
+    named = ", ".join(_clipped(place) for place in lateness.places)
+    if lateness.kinds >= thresholds.fewest_alike:
+        yield (
+            f"What the ranks have in common: {where} that usually take microseconds, in "
+            f"{lateness.kinds:,} kinds of calls ({named}): threads lose their cores. Keep each "
+            "rank's threads on cores of their own (threads-and-quota), on all ranks."
+        )
+    elif named:
+        yield f"What the ranks have in common: {where} that are usually shorter ({named})."
+
+
 def drained_ranks(met: Collectives | None, late_ranks: Sequence[LateRank]) -> list[LateRank]:
     """The ranks that come late to a collective because the pipeline drains: nothing that they do
-    themselves makes them late."""
+    themselves makes them late, or nothing that would make the run shorter."""
     if met is None or not met.exchanges:
         return []
-    return [late for late in late_ranks if late.cause is None and not late.in_pipeline]
+    return [
+        late
+        for late in late_ranks
+        if not late.in_pipeline and (late.cause is None or late.saves_ns == 0)
+    ]
 
 
 def _in_pipeline(run: RunVerdict, late: LateRank) -> str:

@@ -89,8 +89,8 @@ def _inferred_waits(recorded: Recording, rows: dict[str, Ints]) -> Iterator[tupl
     the call, if that is on another stream. An op that starts late waits for the op that ended last
     before its start. That op has to be on another stream and launched before such a call, which
     itself comes after the previous launch on the late op's stream; within a CUDA graph, it has to
-    belong to the same graph launch. Where no such call was recorded, only an op that was launched
-    right before the late one explains it.
+    belong to the same graph launch. Where no such call was recorded, an op explains a late one that
+    starts as soon as it ends: the one that was launched right before it, else one launched earlier.
     """
     device, ready = recorded.device, recorded.ready
     late = device.linked & (device.start > ready + recorded.usual.gap_ns)
@@ -112,8 +112,16 @@ def _inferred_waits(recorded: Recording, rows: dict[str, Ints]) -> Iterator[tupl
         # No such call was recorded. An op that was ready, and starts as soon as the op of another
         # stream that was launched right before it ends, waits for it.
         gap_ns = device.start[target] - device.end[source]
-        follows = late[target] & ~device.is_graph[target] & (gap_ns <= recorded.thresholds.wait_ns)
-        yield _late(recorded, target[follows], source[follows], ready)
+        wait_ns = recorded.thresholds.wait_ns
+        follows = late[target] & ~device.is_graph[target] & (gap_ns <= wait_ns)
+        target, source = _late(recorded, target[follows], source[follows], ready)
+        yield target, source
+        others = late & ~device.is_graph
+        others[target] = False
+        op = np.flatnonzero(others)
+        source = _ended_before(recorded, op, device.call[op])
+        source[device.start[op] - device.end[source] > wait_ns] = -1
+        yield _late(recorded, op, source, ready)
     op = np.flatnonzero(late & device.is_graph)
     source = _ended_before(recorded, op, device.call_end[op] + 1)
     other = (source >= 0) & (device.launch_id[source] != device.launch_id[op])

@@ -180,12 +180,22 @@ class RankReplay:
         ahead = self.ahead_ns[self.rank]
         last = np.zeros(count, np.int64)
         last[members.meeting[members.is_last]] = np.flatnonzero(members.is_last)
+        aligned = np.array([trace in self.clocks for trace in self.trace_ids], np.bool_)
+        # A send may be over before its receive begins: then the latter came last, as clocks tell.
+        paired = np.flatnonzero(members.is_exchange & aligned[self.rank])
+        paired = paired[np.argsort((start + ahead)[paired], kind="stable")]
+        both = np.bincount(members.meeting[paired], minlength=count) > 1
+        paired = paired[both[members.meeting[paired]]]
+        last[members.meeting[paired]] = paired
         ended = (end + ahead)[last]
         came = ended - members.wire_ns[last]
         # A rank that left before the last one arrived (a broadcast's sender) does not wait for it.
         loose = ~np.isin(members.type, _END_TOGETHER)
-        aligned = np.array([trace in self.clocks for trace in self.trace_ids], np.bool_)
         left = loose & aligned[self.rank] & (end + ahead + self.residual_ns < came[members.meeting])
+        # If some sends do, messages up to their size are buffered: no send of them waits.
+        is_send = members.direction == "send"
+        buffered = members.bytes[left & is_send].max(initial=-1)
+        left |= is_send & (members.bytes <= buffered) & (members.wait_ns == 0)
         self.waits = ~left
         """Which members end only with their meeting."""
         self.arrive_ns: Ints = np.where(left, ahead, ended[members.meeting] - end)

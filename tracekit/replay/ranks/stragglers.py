@@ -1,5 +1,4 @@
-"""The rank that others wait for: which one it is, what made it late, and on what it spends more
-time than its peers; and the savings of changes to a run of several ranks."""
+"""The rank that others wait for, and the savings of changes to a run of several ranks."""
 
 from __future__ import annotations
 
@@ -10,20 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from tracekit.causes import CAUSES
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import BUBBLE, STEADY, STRAGGLER, Change, parse_of_run
-from tracekit.replay.graph.arrays import Flags, Floats, Ints, Numbers, sums
+from tracekit.replay.graph.arrays import Ints
+from tracekit.replay.ranks.peers import PeerRanks
 from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun
 from tracekit.replay.simulator import Scale
 
-HOST, DEVICE = 0, 1
-# Host calls that also wait for the device, and so for other ranks.
-_WAITING = ("sync", "copy")
 
-
-def blamed_wait_ns(joined: RankReplay) -> dict[int, float]:
-    """The total wait of all other ranks for each rank in collectives, in ns.
+def blamed_wait_ns(joined: RankReplay, run: RanksRun | None = None) -> dict[int, float]:
+    """The total wait of all other ranks for each rank in collectives, in ns, as recorded or in a
+    replay.
 
     A wait counts for the rank that arrived last. If that rank, since it last met the others, waited
     longer for ranks in other groups than the others did, that part counts for the ranks it waited
@@ -34,12 +30,13 @@ def blamed_wait_ns(joined: RankReplay) -> dict[int, float]:
     by_meeting: dict[int, list[int]] = defaultdict(list)
     for member, meeting in enumerate(members.meeting.tolist()):
         by_meeting[meeting].append(member)
-    waits, walls = _histories(joined)
-    wait_ns = members.wait_ns
+    waits, walls = _histories(joined, run)
+    wait_ns = members.wait_ns if run is None else run.wait_ns
+    lasts = joined.last if run is None else _last_to_wait(joined, wait_ns)
     blamed: dict[int, dict[int, float]] = {}
     total: dict[int, float] = defaultdict(float)
     for meeting in np.argsort(joined.recorded_end_ns, kind="stable").tolist():
-        last = int(joined.last[meeting])
+        last = int(lasts[meeting])
         late = int(joined.rank[last])
         blamed[meeting] = {late: 1.0}
         others = [each for each in by_meeting[meeting] if each != last]
@@ -62,30 +59,46 @@ def blamed_wait_ns(joined: RankReplay) -> dict[int, float]:
 _Between = list[tuple[int, int]]
 
 
-def _histories(joined: RankReplay) -> tuple[dict[int, _Between], dict[int, int]]:
+def _last_to_wait(joined: RankReplay, wait_ns: Ints) -> Ints:
+    """The member of each meeting that waits least: the one that comes last in a replay."""
+    meeting = joined.members.meeting
+    order = np.lexsort((joined.last[meeting] != np.arange(len(meeting)), wait_ns, meeting))
+    last = np.zeros(joined.members.count, np.int64)
+    last[meeting[order[::-1]]] = order[::-1]
+    return last
+
+
+def _histories(
+    joined: RankReplay, run: RanksRun | None
+) -> tuple[dict[int, _Between], dict[int, int]]:
     """For each member, the waits of its rank since it last left a meeting of the same group
     (indices and ns), and the time from then to its arrival, without these waits and the time on the
     wire.
     """
     members, waits = joined.members, {}
-    wait_ns = members.wait_ns
+    wait_ns = members.wait_ns if run is None else run.wait_ns
     walls: dict[int, int] = {}
-    for own, replay, ahead in zip(joined.own, joined.replays, joined.ahead_ns, strict=True):
-        start = replay.graph.device.start[joined.op[own]] + ahead
+    for number, (own, ahead) in enumerate(zip(joined.own, joined.ahead_ns, strict=True)):
+        ops = joined.op[own]
+        if run is None:
+            start, length = joined.replays[number].graph.device.start[ops], members.ns[own]
+        else:
+            start, length = run.runs[number].time[1 + ops], run.runs[number].op_ns[ops]
+        start = start + ahead
         order = np.argsort(start, kind="stable")
         groups: dict[str, int] = {}
         passed: list[tuple[int, int, int]] = []
+        taken: list[int] = []
         for at in order.tolist():
             member = int(own[at])
             group = str(members.group[member])
             since = groups.get(group, 0)
             between = passed[since:]
             left = passed[since - 1][2] if since else 0
-            busy = sum(int(members.ns[each]) for each, _, _ in between)
-            walls[member] = int(start[at]) - left - busy
+            walls[member] = int(start[at]) - left - sum(taken[since:])
             waits[member] = [(each, ns) for each, ns, _ in between if ns > 0]
-            end = int(start[at] + members.ns[member])
-            passed.append((member, int(wait_ns[member]), end))
+            passed.append((member, int(wait_ns[member]), int(start[at] + length[at])))
+            taken.append(int(length[at]))
             groups[group] = len(passed)
     return waits, walls
 
@@ -107,172 +120,29 @@ def _passed(
     return more_waited / (more_waited + max(0.0, more_own)), waits[last]
 
 
-# A side's work: numbers of stretches or ops, the part that each belongs to (its side, segment and
-# cause as one number), and its ns.
-_Side = tuple[Ints, Ints, Ints]
-
-
-class PeerRanks:
-    """The work of each rank by segment, from one collective's launch to the next.
-
-    Ranks are peers if they take part in the same types of collectives in the same order: then their
-    segments hold the same program. A rank's work is compared with the median of its peers.
-    """
-
-    def __init__(self, joined: RankReplay) -> None:
-        self.joined = joined
-        self._begin = [self._order(number) for number in range(len(joined.graphs))]
-        self._totals: dict[int, Ints] = {}
-
-    def _order(self, number: int) -> tuple[Ints, tuple[str, ...], Ints]:
-        """A rank's collectives: when it launches them, their types, and their ops."""
-        joined, device = self.joined, self.joined.graphs[number].device
-        members = joined.members
-        own = joined.own[number]
-        own = own[joined.is_met[members.meeting[own]]]
-        op = joined.op[own]
-        at = np.where(device.linked[op], device.call[op], device.start[op])
-        order = np.argsort(at, kind="stable")
-        types = tuple(
-            f"{members.type[each]} {members.direction[each]}" for each in own[order].tolist()
-        )
-        return at[order], types, op[order]
-
-    def peers(self, number: int) -> list[int]:
-        """The other ranks that run the same program as this one."""
-        types = [each[1] for each in self._begin]
-        return [i for i, each in enumerate(types) if i != number and each == types[number]]
-
-    def sides(self, number: int) -> tuple[_Side, _Side]:
-        """The work of a rank's host, and of its device without collectives, within the steps that
-        all ranks recorded."""
-        graph = self.joined.graphs[number]
-        host, device = graph.host, graph.device
-        first, last = self._span(number)
-        launches, _, members = self._begin[number]
-
-        def part(side: int, segment: Ints, cause: Numbers) -> Ints:
-            return (side * (len(launches) + 1) + segment) * len(CAUSES) + cause.astype(np.int64)
-
-        works = np.unique(np.concatenate([device.thread[device.linked],
-                                          host.thread_of(graph.first_keys)]))  # fmt: skip
-        at = host.time_of(host.at)
-        stretch = np.flatnonzero(
-            ~host.blocked & np.isin(host.thread_of(host.at), works) & (at >= first) & (at < last)
-        )
-        segment = np.searchsorted(launches, at[stretch], "right")
-        ns = np.diff(host.borders)[stretch]
-        on_host = (stretch, part(HOST, segment, host.cause[stretch]), ns)
-        # Communication is left out, since it contains the waiting.
-        op = np.flatnonzero(device.cause != CAUSES.index("communication"))
-        begun = np.where(device.linked, device.call, device.start)
-        op = op[(begun[op] >= first) & (begun[op] < last)]
-        segment = np.where(
-            device.linked[op],
-            np.searchsorted(launches, begun[op], "right"),
-            np.searchsorted(np.sort(device.start[members]), begun[op], "right"),
-        )
-        return on_host, (op, part(DEVICE, segment, device.cause[op]), device.ns[op])
-
-    def _span(self, number: int) -> tuple[int, int]:
-        """The host's start of the first common step and end of the last one."""
-        replay, names = self.joined.replays[number], self.joined.step_names
-        if not names:
-            return 0, 1 << 62
-        host = replay.graph.host
-        ends = [replay.steps.names.index(each) for each in (names[0], names[-1])]
-        begin, end = replay.steps.begin[[ends[0]]], replay.steps.end[[ends[1]]]
-        return int(host.time_of(begin)[0]), int(host.time_of(end)[0])
-
-    def totals(self, number: int) -> Ints:
-        """The time of a rank by part: an array over sides, segments and causes."""
-        if number not in self._totals:
-            segments = len(self._begin[number][0]) + 1
-            total = np.zeros(2 * segments * len(CAUSES), np.int64)
-            for _, part, ns in self.sides(number):
-                total += sums(part, ns, len(total))
-            self._totals[number] = total.reshape(2, segments, len(CAUSES))
-        return self._totals[number]
-
-    def usual(self, number: int) -> Ints | None:
-        """The median of the rank's peers for each part; None: no peers.
-
-        A stage of a pipeline without peers is compared with all other ranks by the time that they
-        spend on each cause, in any segment.
-        """
-        peers = self.peers(number)
-        if peers:
-            return np.median([self.totals(peer) for peer in peers], axis=0).astype(np.int64)
-        if not self.joined.members.is_exchange.any():
-            return None
-        totals = self.totals(number)
-        others = [
-            self.totals(each).sum(axis=1) for each in range(len(self._begin)) if each != number
-        ]
-        whole = totals.sum(axis=1)
-        share = np.zeros(whole.shape)
-        np.divide(np.median(others, axis=0), whole, out=share, where=whole > 0)
-        median: Ints = np.rint(totals * share[:, None, :]).astype(np.int64)
-        return median
-
-    def excess(self, number: int) -> Ints | None:
-        """A rank's time beyond the median of its peers, by side and cause, in ns."""
-        usual = self.usual(number)
-        if usual is None:
-            return None
-        total: Ints = (self.totals(number) - usual).sum(axis=1)
-        return total
-
-    def events(self, number: int, side: int, cause: int | None = None) -> dict[int, int]:
-        """The events of a rank's work on a side, with their time in ns; -1: outside slices.
-
-        With a cause, only events in segments where the rank spends more time on it than its peers.
-        """
-        graph = self.joined.graphs[number]
-        which, part, ns = self.sides(number)[side]
-        every = graph.host.event[which] if side == HOST else graph.device.op_id[which]
-        if cause is not None:
-            usual = self.usual(number)
-            assert usual is not None
-            is_more = (self.totals(number) - usual)[side, :, cause] > 0
-            chosen = (part % len(CAUSES) == cause) & is_more[part // len(CAUSES) % len(is_more)]
-            every, ns = every[chosen], ns[chosen]
-        event, index = np.unique(every, return_inverse=True)
-        return dict(zip(event.tolist(), sums(index, ns, len(event)).tolist(), strict=True))
-
-    def scale(self, number: int, factor: float, scale: Scale) -> bool:
-        """Scales the difference between a rank and its peers: with 0, it takes as long as they do.
-
-        Returns whether it has peers.
-        """
-        usual = self.usual(number)
-        if usual is None:
-            return False
-        totals = self.totals(number).ravel()
-        meant = (usual + factor * (self.totals(number) - usual)).ravel()
-        # The last rank waits less in copies; do not count that as saved work.
-        waiting = [CAUSES.index(each) for each in _WAITING]
-        is_waiting = np.zeros(usual.shape, np.bool_)
-        is_waiting[HOST][:, waiting] = True
-        meant = np.where(is_waiting.ravel(), np.minimum(meant, totals), meant)
-        factors: Floats = np.ones(len(totals))
-        np.divide(meant, totals, out=factors, where=totals > 0)
-        for rates, (which, part, _) in zip((scale.host, scale.op), self.sides(number), strict=True):
-            changed: Flags = factors[part] != 1
-            rates.scale_each(factors[part][changed], which[changed])
-        return True
-
-
 class Pricing:
     """Replays of a run's ranks with changes. Lengths are in ns."""
 
-    def __init__(self, joined: RankReplay) -> None:
-        self.joined = joined
-        self.peers = PeerRanks(joined)
+    def __init__(self, joined: RankReplay, base: Sequence[Scale] | None = None) -> None:
+        """`base` are the scales of each rank on which changes are made, without what happened
+        once."""
+        self.joined, self.base = joined, base
+        self.peers = PeerRanks(joined, base)
+
+    @cached_property
+    def before(self) -> RanksRun:
+        """The replay without changes."""
+        return self.joined.measured if self.base is None else self.joined.run(self.base)
 
     def saved(self, run: RanksRun) -> int:
         """The decrease of the run's length in a replay; 0 if it gets longer."""
-        return max(0, self.joined.measured.span_ns - run.span_ns)
+        return max(0, self.before.span_ns - run.span_ns)
+
+    def _scales(self, *changes: str) -> list[Scale]:
+        """The scales of each rank, which the caller may change."""
+        if self.base is None:
+            return self.joined.scales(*changes)
+        return [each.copy() for each in self.base]
 
     def changed(self, texts: Sequence[str]) -> RanksRun:
         """The replay with changes such as `rank:6:host*0.5` or `straggler*0`.
@@ -283,7 +153,7 @@ class Pricing:
         joined = self.joined
         changes = [parse_of_run(text) for text in texts]
         whats = {change.what for change in changes}
-        scales = joined.scales(*{STEADY} & whats)
+        scales = self._scales(*{STEADY} & whats)
         for each in changes:
             if each.what == STRAGGLER:
                 number = self._late() if each.rank is None else self._number(each)
@@ -331,9 +201,17 @@ class Pricing:
 
     def like_the_others(self, numbers: Iterable[int]) -> RanksRun | None:
         """The replay in which these ranks take as long as their peers; None: no peers."""
-        scales = self.joined.scales()
+        scales = self._scales()
         have_peers = [self.peers.scale(number, 0.0, scales[number]) for number in numbers]
         return self.joined.run(scales) if any(have_peers) else None
+
+    def steady(self) -> RanksRun | None:
+        """The replay in which no part of a step takes longer than in the median step; None: steps
+        cannot be compared."""
+        scales = self._scales()
+        numbers = range(len(scales))
+        are_steady = [self.peers.make_steady(number, scales[number]) for number in numbers]
+        return self.joined.run(scales) if any(are_steady) else None
 
     def with_quick_messages(self, rows: Sequence[dict[str, Any]]) -> RanksRun:
         """The replay in which the messages in these rows of the query link_bandwidth take as long
@@ -345,7 +223,7 @@ class Pricing:
             alike = (members.group[last] == row["group_key"]) & (members.type[last] == row["type"])
             alike &= members.bytes[last] == row["message_bytes"]
             factor[alike] = np.minimum(1.0, row["others_wire_ns"] / wire[alike])
-        return self.joined.run(self.joined.scales(), factor)
+        return self.joined.run(self._scales(), factor)
 
     @cached_property
     def _apart(self) -> RankReplay:

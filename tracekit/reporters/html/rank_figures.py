@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,8 @@ _OF_DEVICE = {"compute": "compute", "memcpy": "copy"}
 _LABELED = 16
 # The names of up to this many columns are written level.
 _FEW, _LANE, _HIGHEST = 8, 26, 620
+# Parts of less than this share are drawn as one.
+_FOLDED = 0.01
 
 
 def ranks_view(database: Session, analyses: Sequence[Analysis]) -> View:
@@ -81,6 +84,7 @@ def parts(ranks: Ranks) -> Figure | None:
     ]  # fmt: skip
     if not rows:
         return None
+    rows = _folded(rows)
     # Draw as many ranks as fit, but no rank without some of its parts.
     last = rows[MOST_CELLS - 1]["rank"] if len(rows) > MOST_CELLS else None
     fitting = [row for row in rows[:MOST_CELLS] if row["rank"] != last]
@@ -103,6 +107,27 @@ def parts(ranks: Ranks) -> Figure | None:
     )
 
 
+def _folded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The parts, with those that take hardly anything of all windows together as one."""
+    total = Counter[str]()
+    for row in rows:
+        total[row["part"]] += row["part_ns"]
+    few = {part for part, ns in total.items() if ns < _FOLDED * total.total()}
+    if len(few) < 2:
+        return rows
+    kept = [row for row in rows if row["part"] not in few]
+    rest: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if row["part"] in few:
+            one = rest.setdefault(row["rank"], row | {
+                "part": "each under 1 %", "place": len(rows), "color": colors.of(UNKNOWN),
+                "part_ns": 0,
+            })  # fmt: skip
+            one["part_ns"] += row["part_ns"]
+    order = {row["rank"]: place for place, row in enumerate(rows)}
+    return sorted([*kept, *rest.values()], key=lambda row: (order[row["rank"]], row["place"]))
+
+
 @figure("rank_excess", "What each does for longer than the others")
 def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
     """The activities that take a rank longer than the others."""
@@ -117,7 +142,7 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
     rows = answer.with_columns(name=_name(ranks)).head(MOST_CELLS)
     axis = alt.Axis(labelAngle=-30, labelOverlap=False)
     base = alt.Chart(rows).encode(x=alt.X("part:N", title=None, axis=axis), y=_lane(ranks, "name"))
-    title = "more than the median of the others, per step on average"
+    title = "more than the others (median), a step on average"
     scale = alt.Scale(scheme=colors.DIFFERENCES, domainMid=0, reverse=True)
     by = alt.Color("excess_ns:Q", title=title, scale=scale, legend=_legend(titleLimit=400))
     tips = ("name:N", "part:N", "own_ns=own", "others_ns=others", "excess_ns=more")
@@ -128,7 +153,9 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
         "Communication is left out, because it contains the waiting."
         f"{_left_out(len(answer) - len(rows), 'cells with less')}",
         rows.drop("trace_id"),
-        charts.sized(cells, _height(ranks) + 40),
+        charts.sized(cells, _height(ranks) + 40)
+        if _is_matrix(rows["name"], rows["part"])
+        else None,
     )
 
 
@@ -151,6 +178,7 @@ def who(ranks: Ranks, rows: pl.DataFrame) -> Figure:
     tips = ("waiting:N", "awaited:N", "wait_ns=wait", "collectives:Q")
     drawn = charts.cells(base, _amount("wait_ns"), tips, label, "wait_ns")
     most = rows.sort("wait_ns", descending=True).row(0, named=True)
+    is_matrix = _is_matrix(rows["waiting"], rows["awaited"])
     left_out = sum(1 for wait in ranks.waits.values() if wait["times_last"])
     left_out -= rows["awaited"].n_unique()
     return Figure(
@@ -159,9 +187,9 @@ def who(ranks: Ranks, rows: pl.DataFrame) -> Figure:
         "though others may have come late, too."
         f"{_left_out(left_out, 'ranks that are waited for less')}",
         rows,
-        charts.sized(drawn, _height(ranks) + 20),
-        wide=len(ranks) > _LABELED,
-        shows=["wait_ns"],
+        charts.sized(drawn, _height(ranks) + 20) if is_matrix else None,
+        wide=is_matrix and len(ranks) > _LABELED,
+        shows=["wait_ns"] if is_matrix else [],
     )
 
 
@@ -175,8 +203,13 @@ def clocks(ranks: Ranks, rows: pl.DataFrame) -> Figure:
     )
     return Figure(
         f"By the ends of their collectives, the clocks differ by up to {duration(apart)}. Drawn on "
-        f"one clock, ends differ by about {duration(max(rows['residual_ns']))} at most.{alone}",
-        rows.select(_name(ranks).alias("name"), pl.exclude("trace_id", "rank")),
+        f"one clock, ends differ by about {duration(max(rows['residual_ns']))} at most. Where a "
+        f"recording begins is counted from the first one.{alone}",
+        rows.select(
+            _name(ranks).alias("name"),
+            pl.exclude("trace_id", "rank", "begins_ns"),
+            pl.col("begins_ns") - pl.col("begins_ns").min(),
+        ),
     )
 
 
@@ -264,7 +297,7 @@ def _cells(ranks: Ranks) -> tuple[pl.DataFrame, int]:
 def matrix(ranks: Ranks) -> Figure | None:
     """A matrix of ranks and steps: how late each was, how long it waited, how long it took."""
     rows, left_out = _cells(ranks)
-    if rows.is_empty():
+    if rows.is_empty() or not _is_matrix(rows["rank"], rows["step"]):
         return None
     known = {t: name for t, name in _MEASURES.items() if rows[name].null_count() < len(rows)}
     choice = alt.binding_select(options=list(known), name="Color by ")
@@ -304,12 +337,12 @@ def regimes(ranks: Ranks) -> Figure | None:
     if len(steps) < 2 or known == {UNKNOWN}:
         return None
     bound = pl.col("bottleneck").fill_null(UNKNOWN)
-    rows = rows.select("rank", "step", "number", bound, color="regime")
+    rows = rows.select("rank", "step", "number", "regime", color=bound)
     is_labeled = _is_labeled(ranks, rows["step"]) and rows["step"].n_unique() <= _FEW
-    by_regime = charts.color(rows["color"].to_list(), "regime")
-    tips = ("rank:N", "step:N", "color:N", "bottleneck:N")
-    drawn = charts.cells(_matrix(ranks, rows), by_regime, tips, tips[-1] if is_labeled else None)
-    differing = rows.group_by("step").agg(pl.col("color").n_unique() > 1)["color"].sum()
+    by_cause = charts.color(rows["color"].to_list(), "bound by")
+    tips = ("rank:N", "step:N", "regime:N", "color:N")
+    drawn = charts.cells(_matrix(ranks, rows), by_cause, tips, tips[-1] if is_labeled else None)
+    differing = rows.group_by("step").agg(pl.col("regime").n_unique() > 1)["regime"].sum()
     says = (
         f"The {ranks.noun} differ in {differing} of {counted(rows['step'].n_unique(), 'step')}."
         if differing
@@ -330,6 +363,11 @@ def _matrix(ranks: Ranks, rows: pl.DataFrame) -> alt.Chart:
     order = alt.EncodingSortField("number")
     across = alt.X("step:N", title=None, sort=order, axis=_across(rows["step"]))
     return alt.Chart(rows).encode(x=across, y=_lane(ranks, "rank"))
+
+
+def _is_matrix(*sides: pl.Series) -> bool:
+    """Whether there is anything to compare along both sides: one column is a list, not a map."""
+    return all(side.n_unique() > 1 for side in sides)
 
 
 def _across(names: pl.Series) -> alt.Axis:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from statistics import median
@@ -25,6 +26,8 @@ MOST_CELLS = 6_000
 # Rows of a question whose answer is summed: all.
 MOST_ROWS = 2**31 - 1
 
+_RANK = re.compile(r"\brank (\d+)")
+_OF_IT = re.compile(r"% of it is")
 # Columns of the query stragglers.
 WAITS = ("waited_ns", "held_up_ns", "times_last", "collectives")
 
@@ -138,6 +141,13 @@ class Ranks(PageSubject):
         return f"{counted}: the others wait most for {self.names[self.latest.trace.trace_id]}"
 
     @property
+    def listed(self) -> str:
+        """The heading of the ranks on the first screen."""
+        if self.latest is not None and not self.clock_doubt:
+            return "The last to arrive"
+        return self.noun.capitalize() if len(self) <= _FIRST else f"The first {_FIRST} {self.noun}"
+
+    @property
     def first(self) -> list[Analysis]:
         """The ranks on the first screen, for which the others waited longest."""
         return (self.by_wait if self.met else self.analyses)[:_FIRST]
@@ -165,7 +175,23 @@ class Ranks(PageSubject):
             return no_verdict(self.no_run, self.analyses)
         if not self.met:
             return []
-        return [*self.together.why, *self.together.unknown]
+        return self._by_cost([*self.together.why, *self.together.unknown])
+
+    def _by_cost(self, sentences: Sequence[str]) -> list[str]:
+        """The first sentence, which is on the run; then those on one rank, by how long the others
+        wait for it; then the rest."""
+        cost = {each.trace.rank: self.waits[each.trace.trace_id] for each in self.analyses}
+
+        def held_up(sentence: str) -> int:
+            numbers = {int(number) for number in _RANK.findall(sentence)}
+            return cost[numbers.pop()]["held_up_ns"] if len(numbers & {*cost}) == 1 else -1
+
+        first, rest = list(sentences[:1]), sentences[1:]
+        ordered = sorted(rest, key=held_up, reverse=True)
+        if ordered != list(rest):
+            # Its "it" was what the sentence before told.
+            ordered = [_OF_IT.sub("% of all waiting is", each) for each in ordered]
+        return first + ordered
 
 
 def in_order_of_interest(database: Session) -> list[int]:

@@ -30,6 +30,7 @@ from tracekit.reporters.html.ranks import in_order_of_interest
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.html.sweep import sweep_view
 from tracekit.reporters.html.trace import trace_view
+from tracekit.reporters.works import name_of
 from tracekit.stages import stage
 from tracekit.text import quoted
 from tracekit.verdict.model import Analysis
@@ -39,7 +40,7 @@ MOST_BYTES = 3_000_000
 # The maximum number of ranks with their own page.
 _MOST_PAGES = 12
 _FLEET_TABLES = {
-    "changes": "Changes of the step, the most expensive first",
+    "changes": "When runs became longer or shorter, the most expensive first",
     "slow_hosts": "Hosts that are late more often than others",
     "slow_runs": "Runs that were slower than those around them",
     "causes": "Causes of lost device time",
@@ -146,14 +147,22 @@ def _fleet_view(fleet: Fleet) -> View:
     """The steps of all runs, and tables of the findings."""
     source = f"tracekit fleet {quoted(fleet.lake)}"
     places = range(len(fleet.runs))
-    rows = pl.DataFrame({"place": places, "run": fleet.runs, "step_ns": fleet.step_ns})
-    with_tips = charts.with_tooltip(alt.Chart(rows), "run:N", "step_ns=length")
+    rows = without_empty(pl.DataFrame({
+        "place": places, "run": fleet.runs, "unit": fleet.units, "step_ns": fleet.step_ns,
+        "tokens_per_s": fleet.tokens_per_s, "samples_per_s": fleet.samples_per_s,
+    }, infer_schema_length=None))  # fmt: skip
+    rows = rows.with_columns(unit=pl.col("unit").replace({e: name_of(e) for e in fleet.units}))
+    with_tips = charts.with_tooltip(alt.Chart(rows), "run:N", "unit:N", "step_ns=length")
     names = f"{json.dumps(charts.safe(fleet.runs))}[datum.value]"
     axis = alt.Axis(labelExpr=names, tickMinStep=1)
     place = alt.X("place:Q", title=f"runs in order of {fleet.order}", axis=axis)
-    chart = with_tips.mark_line(point=True).encode(x=place, y=charts.y("step_ns", "step"))
-    caption, drawn = "The median over the ranks of their median steps.", charts.sized(chart, 220)
-    steps = Figure(caption, rows, drawn, title="Steps", source=source, name="steps", wide=True)
+    kinds = list(dict.fromkeys(rows["unit"]))
+    chart = with_tips.mark_line(point=True).encode(
+        x=place, y=charts.y("step_ns", kinds[0] if len(kinds) == 1 else "length"),
+        **({"color": alt.Color("unit:N", title=None)} if len(kinds) > 1 else {}),
+    )  # fmt: skip
+    caption, drawn = "The median over the ranks of their medians.", charts.sized(chart, 220)
+    steps = Figure(caption, rows, drawn, title="Lengths", source=source, name="steps", wide=True)
     says, tables = "Times are of all devices together, shares of all their recorded time.", []
     for name, title in _FLEET_TABLES.items():
         if section_rows := to_builtins(getattr(fleet, name)):
@@ -164,7 +173,10 @@ def _fleet_view(fleet: Fleet) -> View:
             frame = without_empty(pl.DataFrame(section_rows, infer_schema_length=None))
             tables.append(Figure(says, frame, title=title, source=source, name=name, wide=True))
     sentences = [row for section_rows in words.findings(fleet).values() for row in section_rows]
-    parts = [Part("steps", "The step of each run", [steps]), Part("found", "Findings", tables)]
+    parts = [
+        Part("steps", "What each run is compared by", [steps]),
+        Part("found", "Findings", tables),
+    ]
     return told_view(
         "fleet", fleet.lake, words.headline(fleet), words.summary(fleet), sentences, parts
     )

@@ -21,13 +21,15 @@ function drawTable(element, figure) {
   element.replaceChildren(made("div", { className: "scroll-x" }, table));
   const hidden = [...(figure.control.hidden ?? []), figure.control.step === "own" ? "step" : null];
   const isNumber = (column) => rows.some((row) => typeof row[column] === "number");
-  const isShort = (column) => rows.every((row) => String(row[column] ?? "").length <= 24);
+  // Verdicts differ in their middle, so they are not cut.
+  const isWhole = (column) => column === "verdict";
+  const isShort = (column) => isWhole(column) || rows.every((row) => String(row[column] ?? "").length <= 24);
   const text = (value) => made("span", { textContent: value }).innerHTML;
   // Long text is cut to a line, before its end, which tells kernels apart, and kernels have short names: the
   // whole text is shown on hover, and below the row after a click.
   const display = (column, value) => {
     const short = shortNames.get(value);
-    if (!short && (typeof value !== "string" || value.length <= 24)) return text(shown(column, value));
+    if (!short && (typeof value !== "string" || value.length <= 24 || isWhole(column))) return text(shown(column, value));
     const letters = [...(short ?? value)], end = letters.splice(figure.control.plain ? Infinity : -10);
     return `<span class="cut" title="${text(value).replaceAll('"', "&quot;")}"><span>${text(letters.join(""))}</span><span>${text(end.join(""))}</span></span>`;
   };
