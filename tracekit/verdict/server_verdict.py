@@ -37,7 +37,8 @@ def judge_server(server: ServerEvidence) -> RunVerdict:
     empty = RunVerdict(
         headline="", ranks=[each.rank for each in units], world_size=None, steps=0, step_ns=None,
         span_ns=None, start_skew_ns=None, pace_rank=None, late_ranks=[], waiting=[],
-        collectives=None, clocks=None, bubble_ns=0, slow_links=[], savings=[], why=[], unknown=[],
+        lateness=None, pipeline=None, collectives=None, clocks=None, bubble_ns=0, slow_links=[],
+        savings=[], why=[], unknown=[],
     )  # fmt: skip
     return replace(
         empty, headline=headline(server), savings=savings_of(server), why=sentences(server)
