@@ -1,6 +1,8 @@
 -- fact: A label of what a server's Python does, with its role.
 -- needs: slice_label
--- when: has(traits, 'of_vllm') OR has(traits, 'of_sglang')
+-- when: kind = 'python' AND regexp_matches(name,
+--     '(^|/)(vllm/(v1/(engine|core)|entrypoints|engine|core)|sglang/srt/(managers|entrypoints))/')
+-- A worker alone runs none of these.
 CREATE TABLE server_label (
     label_id BIGINT,
     -- waiting, executing, tokenizing, detokenizing, handling outputs, answering, exchanging or scheduling

@@ -1,6 +1,6 @@
 -- question: What does each thread of a server do: answering, tokenizing, scheduling, or waiting?
 -- since: 0.1
--- when: has(traits, 'of_vllm') OR has(traits, 'of_sglang')
+-- when: (SELECT count(*) > 0 FROM server_label)
 -- columns pid, tid
 -- column role (text): answering (HTTP and JSON), tokenizing, detokenizing, handling outputs, exchanging
 --     (messages between processes), scheduling, executing (what the device computes), waiting (for other

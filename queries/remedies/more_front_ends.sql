@@ -2,7 +2,7 @@
 -- since: 0.1
 -- title: Run more front ends, or stream less often
 -- causes: python
--- when: has(traits, 'of_vllm') OR has(traits, 'of_sglang')
+-- when: (SELECT count(*) > 0 FROM front_end)
 -- needs: Idle cores beside those of the engines.
 -- caveat: The price is for twice as many front ends, each with half of the work. Recording stacks slows
 --     Python down: without the recorder, the front end works less.

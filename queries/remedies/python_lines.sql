@@ -24,7 +24,7 @@
 -- noticeable share.
 WITH RECURSIVE span AS (
     SELECT s.trace_id, coalesce(w.end_ns - w.start_ns, s.end_ns - s.start_ns) AS ns
-    FROM trace_span AS s
+    FROM (FROM trace_span ANTI JOIN front_end USING (trace_id)) AS s
     LEFT JOIN (FROM windows SEMI JOIN main_device USING (trace_id, device_id) WHERE kind = 'gpu_active') AS w
         USING (trace_id)
 ),
@@ -32,7 +32,7 @@ slice AS (
     SELECT trace_id, thread, event_id, pid, tid, name, parent_id, self_ns,
            has(traits, 'source_line') AND NOT has(traits, 'library') AS is_frame
     FROM thread_slice JOIN slices USING (trace_id, event_id)
-    WHERE activity = 'python' AND is_asked(trace_id) AND trace_id NOT IN (SELECT trace_id FROM front_end)
+    WHERE activity = 'python' AND is_asked(trace_id)
         AND (kind = 'annotation' OR kind = 'python'
             AND NOT (has(traits, 'thread_wait') OR has(traits, 'recorder'))
             AND (has(traits, 'source_line') AND NOT has(traits, 'library') OR NOT has(traits, 'of_torch')
