@@ -84,13 +84,21 @@ def verdict_together(
     if unread := database.without_events:
         return analyses, None, f"another version of tracekit wrote {len(unread):,} of the ranks"
     from tracekit.evidence.collect_run import run_evidence
+    from tracekit.evidence.server import server_evidence
     from tracekit.verdict.run_verdict import judge_run
     from tracekit.verdict.run_words import with_waits
 
-    evidence = run_evidence(database)
+    evidence, server = run_evidence(database), server_evidence(database)
+    if server is not None:
+        from tracekit.verdict.server_verdict import judge_server, with_server
+
+        if isinstance(evidence, str):
+            return analyses, judge_server(server), ""
     if isinstance(evidence, str):
         return analyses, None, evidence
     verdict = judge_run(evidence, analyses)
+    if server is not None:
+        verdict = with_server(verdict, server)
     return with_waits(analyses, verdict, evidence.thresholds), verdict, ""
 
 

@@ -20,17 +20,19 @@
 -- doubts: no_stacks
 -- A function's own work: its frame, ranges that it annotates, and what it calls of Python's library and
 -- built-in functions, and to walk over a model's modules; other functions of PyTorch, and of profilers, count
--- as theirs. Only functions that could fill a noticeable share.
+-- as theirs, and those of a server's front end as none of the program's. Only functions that could fill a
+-- noticeable share.
 WITH RECURSIVE span AS (
     SELECT s.trace_id, coalesce(w.end_ns - w.start_ns, s.end_ns - s.start_ns) AS ns
-    FROM trace_span AS s
+    FROM (FROM trace_span ANTI JOIN front_end USING (trace_id)) AS s
     LEFT JOIN (FROM windows SEMI JOIN main_device USING (trace_id, device_id) WHERE kind = 'gpu_active') AS w
         USING (trace_id)
 ),
 slice AS (
     SELECT trace_id, thread, event_id, pid, tid, name, parent_id, self_ns,
            has(traits, 'source_line') AND NOT has(traits, 'library') AS is_frame
-    FROM thread_slice JOIN slices USING (trace_id, event_id) WHERE activity = 'python' AND is_asked(trace_id)
+    FROM thread_slice JOIN slices USING (trace_id, event_id)
+    WHERE activity = 'python' AND is_asked(trace_id)
         AND (kind = 'annotation' OR kind = 'python'
             AND NOT (has(traits, 'thread_wait') OR has(traits, 'recorder'))
             AND (has(traits, 'source_line') AND NOT has(traits, 'library') OR NOT has(traits, 'of_torch')

@@ -1,20 +1,25 @@
 -- The host's work in a trace without GPU ops.
 
 -- The thread on which operators take most time, from its first operator to the end of its last one. In a
--- trace without operators, that on which Python frames do.
+-- trace without operators, that on which Python frames do; of a server's front end, its event loop's.
 CREATE OR REPLACE VIEW cpu_threads AS
 SELECT trace_id, arg_max(pid, ns) AS pid, arg_max(tid, ns) AS tid, arg_max(start_ns, ns) AS start_ns,
        arg_max(end_ns, ns) AS end_ns, any_value(what) AS what
 FROM (
     SELECT trace_id, o.pid, o.tid, sum(self_ns) AS ns, min(o.start_ns) AS start_ns, max(o.end_ns) AS end_ns,
            'operator' AS what
-    FROM thread_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id) GROUP BY ALL
+    FROM thread_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id)
+    WHERE trace_id NOT IN (SELECT trace_id FROM front_end) GROUP BY ALL
     UNION ALL
     SELECT trace_id, s.pid, s.tid, sum(self_ns), min(s.start_ns), max(s.end_ns), 'Python frame'
     FROM thread_slice AS h JOIN slices AS s USING (trace_id, event_id)
-    WHERE trace_id NOT IN (SELECT trace_id FROM cpu_ops) AND label_id IN
-        (SELECT label_id FROM slice_label
-         WHERE kind = 'python' AND activity = 'python' AND NOT has(traits, 'thread_wait'))
+    WHERE trace_id NOT IN (SELECT trace_id FROM cpu_ops UNION ALL SELECT trace_id FROM front_end)
+        AND label_id IN (SELECT label_id FROM slice_label
+            WHERE kind = 'python' AND activity = 'python' AND NOT has(traits, 'thread_wait'))
+    GROUP BY ALL
+    UNION ALL
+    SELECT trace_id, s.pid, s.tid, sum(dur_ns), min(s.start_ns), max(s.end_ns), 'Python frame'
+    FROM slices AS s SEMI JOIN front_end USING (trace_id, pid, tid) WHERE kind = 'python'
     GROUP BY ALL
 ) GROUP BY trace_id;
 
@@ -25,9 +30,10 @@ SELECT t.trace_id, 'host_active' AS kind, CASE
            WHEN min(s.event_id) < 0 THEN 'units of work' ELSE 'profiler steps' END AS name,
        coalesce(min(s.start_ns), any_value(t.start_ns)) AS start_ns,
        coalesce(max(s.end_ns), any_value(t.end_ns)) AS end_ns, NULL AS is_main
-FROM cpu_threads AS t LEFT JOIN steps AS s USING (trace_id) GROUP BY t.trace_id
+FROM cpu_threads AS t LEFT JOIN (FROM steps ANTI JOIN front_end USING (trace_id)) AS s USING (trace_id)
+GROUP BY t.trace_id
 UNION ALL
-SELECT trace_id, 'step', name, start_ns, end_ns, is_main FROM steps
+SELECT trace_id, 'step', name, start_ns, end_ns, is_main FROM steps ANTI JOIN front_end USING (trace_id)
 UNION ALL
 SELECT trace_id, 'trace', 'whole trace', start_ns, end_ns, NULL FROM trace_span;
 
@@ -96,7 +102,8 @@ role AS (
     UNION ALL
     SELECT trace_id, event_id, 'waiting', NULL
     FROM slices SEMI JOIN thread USING (trace_id, pid, tid)
-    WHERE label_id IN (SELECT label_id FROM slice_label WHERE has(traits, 'thread_wait'))
+    WHERE label_id IN (SELECT label_id FROM slice_label WHERE has(traits, 'thread_wait')
+        UNION ALL SELECT label_id FROM server_label WHERE role = 'waiting')
 ),
 segment AS (
     SELECT trace_id, s.start_ns, s.end_ns, limit_by, peer, CASE

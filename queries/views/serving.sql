@@ -18,3 +18,23 @@ WHERE is_asked(g.trace_id) AND g.launch_start_ns < s.end_ns AND tokens > 0 AND t
 -- The traces in which vLLM runs.
 CREATE OR REPLACE VIEW vllm_traces AS
 SELECT trace_id FROM setting WHERE name = 'engine' AND value = 'vLLM';
+
+-- The stretches of a server's host threads with the role of what runs: that of the innermost frame with one;
+-- `other`: none around it has one. Where no slice is open, nothing is known.
+-- `which` is a trace_id; NULL: all traces.
+CREATE OR REPLACE MACRO server_stretches(which) AS TABLE
+WITH RECURSIVE slice AS MATERIALIZED (
+    SELECT thread, h.event_id, parent_id, role
+    FROM thread_slice AS h JOIN event_row USING (trace_id, event_id) LEFT JOIN server_label USING (label_id)
+    WHERE trace_id = coalesce(which, trace_id) AND EXISTS (FROM server_label)
+),
+owned AS (
+    SELECT thread, event_id, coalesce(role, 'other') AS role
+    FROM slice WHERE role IS NOT NULL OR parent_id IS NULL
+    UNION ALL
+    SELECT s.thread, s.event_id, o.role
+    FROM owned AS o JOIN slice AS s ON o.thread = s.thread AND o.event_id = s.parent_id
+    WHERE s.role IS NULL
+)
+SELECT trace_id, pid, tid, s.thread, s.start_ns, s.end_ns, role
+FROM owned JOIN thread_segment AS s USING (thread, event_id) JOIN host_thread USING (thread);

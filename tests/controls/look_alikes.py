@@ -366,3 +366,10 @@ def kernels_that_fill_the_device() -> Atoms:
     shapes = {"shapes": [[8192, 4096], [4096, 4096]], "types": [device.BF16] * 2}
     large = launched("aten::mm", 12 * US, Op("math", 1300 * US, device.NAMES["math"]), **shapes)
     return steps(*[large] * 10, PAUSE, SYNC)
+
+
+@like("more_front_ends")
+def waiting_front_end():
+    """A front end detokenizes and answers for a third of its time, and waits for requests for the
+    rest."""
+    return serving.looped(*[serving.answered(300 * US), serving.waited(800 * US)] * 20)

@@ -1,7 +1,7 @@
 """Faults of servers, whose steps are graphs that generate tokens."""
 
 from tests.controls.planting import SYNC, planted
-from tests.kit.atoms import US, Launch, Op, Slice, Work, operator
+from tests.kit.atoms import MS, US, Launch, Op, Slice, Work, line, operator
 
 BF16, FP8 = "nvjet_sm80_tst_64x8_64x16_1x4_h_bz_TNT", "nvjet_fp8_e4m3_tst_64x8_64x16_1x4_h_bz_TNT"
 
@@ -41,3 +41,29 @@ def overlapped_scheduling(before, after):
     works."""
     graph = replayed(paged_attention(30 * US), dispatch_ns=US)
     return [*before, Slice("step[DECODE bs=32]", "user_annotation", (graph, *after)), SYNC] * 6
+
+
+def answered(detokenizing_ns):
+    """A front end handles the tokens of a step: it detokenizes and streams them."""
+    return line(
+        "vllm/v1/engine/async_llm.py(640): output_handler",
+        Work(20 * US),
+        line("vllm/v1/engine/detokenizer.py(120): update", Work(detokenizing_ns)),
+        line("starlette/responses.py(250): stream_response", Work(100 * US)),
+    )
+
+
+def looped(*atoms):
+    """An event loop, and its waits for sockets."""
+    return [line("asyncio/base_events.py(1910): _run_once", *atoms)]
+
+
+def waited(ns):
+    return line("selectors.py(451): select", Work(ns, "wait"))
+
+
+@planted(None, faulty=(64, 9 * US), fixed=(32, 9 * MS))
+def more_front_ends(answers, idle_ns):
+    """A server's front end always detokenizes and answers; in the twin, it does so for every other
+    request, since there are two, and then waits for more."""
+    return looped(*[answered(300 * US)] * answers, waited(idle_ns))

@@ -93,7 +93,7 @@ _DEVICE_PARTS = ("compute_ns", "exposed_comm_ns", "exposed_memcpy_ns", "idle_ns"
 _IDLE_PARTS = ("host_late_ns", "device_ns", "unlinked_ns", "after_last_op_ns")
 _HOST_PARTS = (
     "compute_ns", "dispatch_ns", "view_ns", "python_ns", "input_ns", "compilation_ns", "runtime_ns",
-    "untraced_ns", "allocation_ns", "communication_ns",
+    "untraced_ns", "waiting_ns", "allocation_ns", "communication_ns",
 )  # fmt: skip
 
 

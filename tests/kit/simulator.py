@@ -85,6 +85,7 @@ class Simulation:
         self.taken: list[int] = []
         self.first_op: int | None = None
         self.last_op = 0
+        self.last_work = 0
         self.free = False
         self.recorded: list[dict[str, Any]] = []
         self.op: Op | None = None
@@ -94,6 +95,11 @@ class Simulation:
     def span_ns(self) -> int:
         """The time from the first op's start to the last end of an op, in ns."""
         return self.last_op - (self.first_op or 0)
+
+    @property
+    def worked_ns(self) -> int:
+        """The time until the host's last work that is no wait, in ns."""
+        return self.last_work - 1 * MS
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The trace's events. Times are integer ns."""
@@ -111,6 +117,7 @@ class Simulation:
         match atom:
             case Work(ns, cause):
                 thread.now += self._host(cause, ns)
+                self.last_work = thread.now if cause != "wait" else self.last_work
             case Slice(name, category, atoms, args):
                 begin = thread.now
                 if category == "cpu_op":

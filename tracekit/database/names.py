@@ -40,6 +40,7 @@ _FUNCTIONS = {
     "device_lane": ("lane", "NULL"),
     "sampled_measure": ("sample", "NULL"),
     "frame_phase": ("phase", "NULL"),
+    "server_role": ("server", "NULL"),
     "traits_of": ("trait", ""),
 }
 _CALL = re.compile(rf"({'|'.join(_FUNCTIONS)})\((?:('?\w+'?), )?(\w+)\)")
@@ -50,6 +51,7 @@ _LISTING = re.compile(r"\^([\w:]*)(?:\(([\w:|]+)\)([\w:]*?))?(_\?)?\$")
 # Facets for names of one kind only, so that the kind needs no test.
 _OF_ONE_KIND = {
     "call", "class", "work", "expert", "format", "backend", "collective", "lane", "sample", "phase",
+    "server",
 }  # fmt: skip
 
 

@@ -172,10 +172,10 @@ def _of_host(database: Session, trace_id: int, overview: dict[str, Any]) -> list
     if any(row["launches"] for row in rows):
         waited = database.ask("last_wait", trace=trace_id)
     last_wait_ns = waited[0]["last_wait_ns"] if waited else None
-    accounts = [
-        Account(of_row(Window, row), host=of_row(HostThread, row, last_wait_ns=last_wait_ns))
-        for row in rows
-    ]
+    served = database.ask("server_time", trace=trace_id)
+    roles = {row["role"]: row["own_ns"] for row in served if row["is_front_end"]}
+    given = {"last_wait_ns": last_wait_ns, "roles": roles}
+    accounts = [Account(of_row(Window, row), host=of_row(HostThread, row, **given)) for row in rows]
     if accounts:
         return sorted(
             accounts, key=lambda each: (_ORDER.index(each.window.kind), each.window.start_ns)

@@ -29,6 +29,7 @@ from tracekit.evidence.model import (
     WaitingRank,
 )
 from tracekit.evidence.run import EXAMINED, RankEvidence, RankExcess, RunEvidence, SlowStage
+from tracekit.evidence.server import front_ends_of
 from tracekit.replay.grammar import BUBBLE
 from tracekit.replay.graph.arrays import Flags, Ints, sums
 from tracekit.replay.ranks.rank_replay import RankReplay, not_one_run, replayable
@@ -67,7 +68,8 @@ class _Collector:
         overview = {row["trace_id"]: row for row in database.ask("overview")}
         self.traces = [overview.pop(trace_id) for trace_id in joined.trace_ids]
         """The rows of the question overview about the ranks."""
-        self.left_out = sorted(row["rank"] for row in overview.values())
+        beside = front_ends_of(database)
+        self.left_out = sorted(r["rank"] for i, r in overview.items() if i not in beside)
 
     def evidence(self) -> RunEvidence:
         joined = self.joined

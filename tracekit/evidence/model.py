@@ -161,6 +161,8 @@ class HostThread(Struct, frozen=True):
     device_evidence: str | None = None
     last_wait_ns: int | None = None
     """The last call that waits for a device, after all launches; None: none does."""
+    roles: dict[str, int] = {}
+    """What the event loop of a server's front end does, in ns by role; empty: it is none."""
 
 
 class OneOffEvent(Struct, frozen=True):

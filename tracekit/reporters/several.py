@@ -213,7 +213,8 @@ def render_run(run: RunVerdict) -> None:
         section(out, "What these traces do not show", run.unknown)
     # Nobody can do without the kernels' work.
     if savings := [each for each in run.savings if each.remove not in words("limited")]:
-        section(out, f"What would shorten {whole(run)} (all ranks replayed together)")
+        how = " (all ranks replayed together)" if run.span_ns is not None else ""
+        section(out, f"What would shorten {whole(run)}{how}")
         _savings(out, savings[:_SAVINGS])
     if run.pipeline is not None:
         section(out, "Stages of the pipeline, in an average step")

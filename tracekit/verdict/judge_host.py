@@ -12,6 +12,7 @@ from tracekit.causes import UNRECORDED, cause_of, words
 from tracekit.evidence.model import Gpu, HostThread, Idle, Window
 from tracekit.text import counted, duration, lowered, share
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.judge_server import judge_front_end
 from tracekit.verdict.model import Saving, Verdict
 from tracekit.verdict.next_steps import waits_for_workers
 from tracekit.verdict.regime import OVERHEAD, UNKNOWN, weigh
@@ -51,6 +52,8 @@ def times_of(found: Gpu | Idle | HostThread, names: Sequence[str]) -> dict[str, 
 
 def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verdict:
     """The verdict on the trace's busiest thread."""
+    if host.roles:
+        return judge_front_end(window, host, thresholds)
     span = window.span_ns
     times = times_of(host, (*_WORK, "waiting", *_OVERHEADS))
     overheads = times_of(host, _OVERHEADS)

@@ -12,7 +12,6 @@ from tracekit.verdict.once import excess_in, is_headline_wait, mostly_once, wait
 from tracekit.verdict.regime import (
     COMPUTE,
     OVERHEAD,
-    UNKNOWN,
     guessed_ns,
     is_partly_once,
     limits_alike,
@@ -28,8 +27,8 @@ _IDLE = {UNRECORDED: "untraced", "host-function": "host_function"}
 def headline(case: Case) -> str:
     """The sentence on the judged window."""
     verdict, evidence, period = case.verdict, case.evidence, case.period
-    if verdict.regime == UNKNOWN:
-        # The step that found the regime unknown has already said why.
+    if verdict.headline:
+        # The step that judged it has already said so.
         return verdict.headline
     if period.gpu is None and period.host is not None and period.host.launches:
         return _of_host(case)

@@ -95,6 +95,9 @@ def twins() -> Iterator[Program]:
         control = CONTROLS[name]
         machine, metadata = control.machine, control.metadata
         faulty, mended = control.faulty, control.fixed
+        if not lengths(faulty, [], machine, 0)[0]:
+            # Without a device, there are no two sides.
+            continue
         saves = gain(faulty, mended, machine)
         prices = dict.fromkeys(SAME.get(name, (name,)), saves)
         # A graph of the whole step may save more than fixing the fault: then it may come first.

@@ -40,7 +40,8 @@ def clock_doubt(waited_ns: int, calls: int, residual_ns: int) -> str | None:
 
 def not_one_run(database: Session) -> str | None:
     """Why a database's traces are not the ranks of one run; None: they may be."""
-    traces = database.ask("overview")
+    beside = {row[0] for row in database.fetch("SELECT trace_id FROM front_end")[1]}
+    traces = [each for each in database.ask("overview") if each["trace_id"] not in beside]
     ranks = [trace["rank"] for trace in traces]
     if len(traces) < 2:
         return "there is only one trace"
@@ -48,7 +49,10 @@ def not_one_run(database: Session) -> str | None:
         return f"the rank is not recorded in {ranks.count(None)} of the {len(ranks)} traces"
     if len(set(ranks)) < len(ranks):
         return "several traces are from the same rank"
-    jobs = {row[0] for row in database.fetch("SELECT DISTINCT job FROM jobs")[1]}
+    of_ranks = (
+        "SELECT DISTINCT job FROM jobs WHERE trace_id NOT IN (SELECT trace_id FROM front_end)"
+    )
+    jobs = {row[0] for row in database.fetch(of_ranks)[1]}
     if len(jobs) > 1:
         return f"the traces are from {len(jobs)} runs: their recordings or world sizes differ"
     if len(replayable(database)) < 2:
