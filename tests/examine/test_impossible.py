@@ -340,7 +340,7 @@ def said_of(run: tracekit.Database, trace: int, *, draws: bool) -> Iterator[str]
         assert "\n" not in str(error)
         return
     answer = shown(analysis)
-    console.explain(analysis)
+    console.explain(analysis, every=True)
     if draws:
         pytest.importorskip("altair", reason="a page needs the extra report")
         answer = replace(answer, page=run.report(trace=trace).html)

@@ -351,7 +351,7 @@ def test_a_run_in_which_nothing_repeats_is_reported(trace, analyses):
 
 def test_a_device_that_is_busy_all_the_time_is_not_waiting_for_the_host(shared_verdict, capsys):
     analysis = shared_verdict("mtia-inference.json.gz")
-    console.explain(analysis)
+    console.explain(analysis, every=True)
     assert "+0.045 of the window: compute-bound" in " ".join(capsys.readouterr().out.split())
     # The map of other speeds agrees, though the replays alone say that a faster host gains more.
     gains = analysis.causal.gains
