@@ -14,7 +14,9 @@ from typing import Any
 
 PAGE = Path(__file__).parents[2] / "examples" / "lake.md"
 QUESTIONS = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
-TABLES = ("run_figures", "verdict", "answer_idle_causes", "collective", "advice")
+TABLES = (
+    "run_figures", "verdict", "answer_idle_causes", "collective", "advice", "trace", "trace_span",
+)  # fmt: skip
 
 
 def asker(lake: str, engine: str) -> Callable[[str], Sequence[Any]]:
@@ -52,10 +54,11 @@ def asker(lake: str, engine: str) -> Callable[[str], Sequence[Any]]:
     # It reads only files below its folder.
     os.chdir(lake)
     server = chdb.connect(f":memory:?user_files_path={lake}")
-    table = rf"FROM deltaLakeLocal('{lake}/tables/\1')"
+    named = re.compile(rf"(FROM|JOIN) ({'|'.join(TABLES)})\b")
+    table = rf"\1 deltaLakeLocal('{lake}/tables/\2')"
 
     def ask(sql: str) -> Sequence[Any]:
-        answer = server.query(re.sub(r"FROM (\w+)", table, sql), "JSONCompact")
+        answer = server.query(named.sub(table, sql), "JSONCompact")
         return json.loads(str(answer))["data"]
 
     return ask

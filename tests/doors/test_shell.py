@@ -10,6 +10,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from tests.kit import hostile, traces
+from tests.kit.lakes import write_rank
 from tests.kit.processes import on_terminal, ran
 from tracekit import stages
 from tracekit.commands import cli
@@ -176,6 +177,24 @@ def test_a_load_names_its_stage_after_all_files_are_read(tmp_path):
     assert status == 0 and "loading" in shown
     # How long the rest takes is not known, and nothing claims it.
     assert not re.search(r"\d MB|\d:\d\d", shown[shown.index("building tables") :])
+
+
+@pytest.mark.thorough
+def test_an_addition_to_a_lake_counts_what_it_reads_and_judges_and_then_writes(tmp_path):
+    for rank in range(5):
+        write_rank(tmp_path / "run", rank, 5)
+    (tmp_path / "run" / "trace_rank5.json").write_text("{")
+    options = ("--to", tmp_path / "lake", "--workers", "1")
+    command = (sys.executable, "-m", "tracekit", "lake", "add", tmp_path / "run", *options)
+    shown, status, printed = on_terminal(*command, piped=True)
+    assert (status, printed.count("added ")) == (2, 5)
+    plain = re.sub(r"\x1b\[[\d;?]*\w", "", shown)
+    parts = re.findall(r"(reading|judging) \S+ +(\d+ of \d+)|(writing)", plain)
+    seen = [*dict.fromkeys(" ".join(filter(None, part)) for part in parts)]
+    assert seen[0] == "reading 0 of 6" and seen[-1] == "writing"
+    assert "judging 0 of 5" in seen
+    # The remaining time of the last part is not known.
+    assert not re.search(r" of |\d:\d\d", shown[shown.rindex("writing") :])
 
 
 def test_only_the_last_listener_hears_the_innermost_stage():

@@ -22,21 +22,27 @@ from tracekit.run import open_lake
 deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `lake`)")
 
 ROOT = Path(__file__).parents[2]
-RUNS = ["0042", "42"]
+RUNS = ["0042", "42", "2026-11-23"]
+# 2026-11-16, a Monday.
+MONDAY_S = 1_794_787_200
+DAY_S = 86_400
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """A published lake of two runs, the first of which is judged. Afterwards a rank of it was
-    replaced, one was added to each, and another addition was left unfinished."""
+    """A published lake of three runs, four days apart, all but `42` judged. In all but the first,
+    the host `west` is late. After publishing, a rank was replaced, two were added, and another
+    addition was left unfinished."""
     folder = tmp_path_factory.mktemp("engines")
     lake = folder / "lake"
     for number, run in enumerate(RUNS):
         (folder / run).mkdir()
-        job = Job(data=2, steps=2, late={1: number * MS}, seed=10 * number)
-        ranks_simulated.write(folder / run, job)
+        job = Job(data=2, steps=2, late={number % 2: 2 * number * MS}, seed=10 * number)
+        hosts = ("east", "west") if number % 2 else ("west", "east")
+        began_ns = (MONDAY_S + 4 * DAY_S * number) * 1_000_000_000
+        ranks_simulated.write(folder / run, job, hosts, baseTimeNanoseconds=began_ns)
     changed = folder / "0042" / "rank0.json"
-    assert not add(lake, changed, judges=True).failed
+    assert not add(lake, changed, folder / RUNS[2], judges=True).failed
     assert not add(lake, folder / "42" / "rank1.json").failed
     publish(str(lake))
     # Half of a rank: its files are written, and nothing names them.
@@ -60,9 +66,20 @@ def expected(lake):
         connection = opened.session._connection
         connection.execute("USE lake")
         found = [rounded(connection.execute(each).fetchall()) for each in QUESTIONS]
-    assert len(found) == 6
+    assert len(found) == 9
     assert {row[0]: row[1] for row in found[1]} == dict.fromkeys(RUNS, 2)
     assert all(found)
+    repeated, collectives, (late,), weeks, slow = (found[i] for i in (0, 4, 6, 7, 8))
+    # Rank 1 of the last run waits for rank 0 in both of its steps.
+    unit_ns = {row[0]: row[2] for row in repeated}
+    last = {rank: total for run, rank, _, total in collectives if run == RUNS[2]}
+    assert late[:3] == (RUNS[2], "rank 0", 1)
+    assert late[3] == pytest.approx((last[1] - last[0]) / 2 / unit_ns[RUNS[2]], rel=1e-3)
+    first = (unit_ns[RUNS[0]] + unit_ns[RUNS[1]]) / 2
+    assert weeks == [
+        ("step", MONDAY_S + 7 * DAY_S, 2, unit_ns[RUNS[2]]), ("step", MONDAY_S, 4, first)
+    ]  # fmt: skip
+    assert [row[:3] for row in slow] == [("west", 3, 2)]
     return found
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tracekit.lake.upkeep import Cleaned
     from tracekit.lake.workers import Workers
     from tracekit.lake.writing import Outcome
-    from tracekit.reporters.progress import WorkBar
 
 _WORKERS = (
     option("--workers", "Number of processes.  [default: one per core]", int),
@@ -148,12 +147,11 @@ def add(
     from tracekit.lake.adding import add_traces
     from tracekit.reporters.progress import work_bar
 
-    with _workers(request) as pool, work_bar("points") as bar:
+    with _workers(request) as pool, work_bar("parts") as bar:
         added = add_traces(
             sources, target, pool, run=run, replace_others=replace, labels=labels,
             resources=request.resources, judges=not request.given["without_verdicts"],
-            on_start=bar.start if bar else str,
-            on_outcome=lambda outcome: _tell(outcome, bar, as_json),
+            on_outcome=lambda outcome: _tell(outcome, as_json), progress=bar,
         )  # fmt: skip
     done = len(added.outcomes) - len(added.failed)
     text = (
@@ -291,9 +289,7 @@ def _workers(request: Request) -> Iterator[Workers]:
         yield cluster
 
 
-def _tell(outcome: Outcome, bar: WorkBar | None, as_json: bool) -> None:
-    if bar is not None:
-        bar.done(1)
+def _tell(outcome: Outcome, as_json: bool) -> None:
     if outcome.status == "failed":
         options.warn(f"not added: {outcome.message}")
     elif not as_json:

@@ -21,7 +21,7 @@ from tracekit.lake.reading import check_mark
 from tracekit.lake.runs import LakeRun, change_run, new_token, read_run
 from tracekit.lake.storage import HIDDEN, Storage
 from tracekit.lake.upkeep import MOST_GROUPS, compact_runs, is_published, judge, publish
-from tracekit.lake.workers import Workers
+from tracekit.lake.workers import Progress, Unheard, Workers
 from tracekit.lake.writing import Outcome, Task, Written
 from tracekit.records import Record
 from tracekit.text import shown
@@ -59,20 +59,21 @@ def add_traces(
     labels: Mapping[str, str] | None = None,
     resources: Resources | None = None,
     judges: bool = True,
-    on_start: Callable[[int], object] = str,
     on_outcome: Callable[[Outcome], object] = str,
+    progress: Progress | None = None,
 ) -> Added:
     """Adds the traces of files, folders, patterns, archives and URLs to a lake.
 
     Only new and changed traces are read: files are compared by size and state, then by content.
     `run` is the name of the run, by default the name of each trace's folder or archive. `labels`
-    describe the run, such as its commit. Without `judges`, verdicts are not stored. `on_start` is
-    called with the number of files to read, `on_outcome` with each trace's outcome.
+    describe the run, such as its commit. Without `judges`, verdicts are not stored. `on_outcome`
+    is called with each trace's outcome. `progress` hears of reading files, then of judging ranks,
+    then of writing.
 
     Raises:
         TracekitError: when the lake cannot be written.
     """
-    limits = resources or Resources()
+    limits, heard = resources or Resources(), progress or Unheard()
     if limits.annotations:
         raise TracekitError(
             f"{lake}: a lake does not take --annotations: use them with load or analyze"
@@ -102,7 +103,7 @@ def add_traces(
                 unread += 1
             else:
                 new[name].append(source)
-        on_start(sum(map(len, new.values())))
+        heard.begin("reading", sum(map(len, new.values())))
         tasks = [
             Task(tuple(some), lake, run, _known(runs[name], some), dict(labels or {}), limits)
             for name, every in new.items()
@@ -116,24 +117,33 @@ def add_traces(
                 note(*(writing.failed(each, f"{each.url}: {why}") for each in task.sources))
             else:
                 note(*_publish(store, task, result, replace_others))
+            heard.done(len(task.sources))
         note(*_clashes(outcomes))
-        _follow_up(store, workers, outcomes, limits, judges)
+        _follow_up(store, workers, outcomes, limits, judges, heard)
         return Added(outcomes, unread)
 
 
 def _follow_up(
-    store: Storage, workers: Workers, outcomes: Iterable[Outcome], given: Resources, judges: bool
+    store: Storage,
+    workers: Workers,
+    outcomes: Iterable[Outcome],
+    given: Resources,
+    judges: bool,
+    progress: Progress,
 ) -> None:
     """Judges the added ranks, and keeps their runs compact and published."""
     touched: dict[str, set[str]] = defaultdict(set)
     for outcome in outcomes:
         if outcome.status in ("added", "replaced"):
             touched[str(outcome.run)].add(str(outcome.name))
+    if not touched:
+        return
     if judges:
-        judge(store, workers, touched, given)
+        judge(store, workers, touched, given, progress)
+    progress.begin("writing", None)
     many = [name for name in sorted(touched) if len(read_run(store, name).groups) > MOST_GROUPS]
     compact_runs(store.root, workers, many, given)
-    if touched and is_published(store):
+    if is_published(store):
         publish(store.root, given)
 
 

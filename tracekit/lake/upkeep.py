@@ -32,7 +32,7 @@ from tracekit.lake.reading import open_parts, require_lake, selected_parts
 from tracekit.lake.runs import LakeRun, change_run, read_run, read_runs
 from tracekit.lake.storage import FOLDERS, HIDDEN, WORK_PREFIX, Storage
 from tracekit.lake.tables import SMALL
-from tracekit.lake.workers import Workers
+from tracekit.lake.workers import Progress, Workers
 from tracekit.lake.writing import batches, remove_files, write_group, write_rows
 from tracekit.records import Record
 from tracekit.verdict.rows import WaitRows, merged, rows_of
@@ -57,7 +57,11 @@ _OWN = re.compile(
 
 
 def judge(
-    store: Storage, workers: Workers, touched: Mapping[str, Set[str]], resources: Resources
+    store: Storage,
+    workers: Workers,
+    touched: Mapping[str, Set[str]],
+    resources: Resources,
+    progress: Progress,
 ) -> None:
     """Judges the new ranks of runs, and ranks that were judged before others were added."""
     tasks = []
@@ -65,10 +69,12 @@ def judge(
         due = _unjudged(read_run(store, name), new)
         parts = batches(due, lambda rank: rank.events, _MOST_RANKS, _MOST_EVENTS)
         tasks += [(name, frozenset(rank.name for rank in part)) for part in parts]
-    for (name, _), result in workers.each(partial(_verdicts, store.root, resources), tasks):
+    progress.begin("judging", sum(len(names) for _, names in tasks))
+    for (name, names), result in workers.each(partial(_verdicts, store.root, resources), tasks):
         if isinstance(result, Exception):
             raise TracekitError(f"run={name}: cannot be judged: {reason_of(result)}") from result
         change_run(store, name, partial(_with_verdicts, result))
+        progress.done(len(names))
 
 
 def _with_verdicts(group: Group, run: LakeRun) -> LakeRun:

@@ -22,7 +22,7 @@ from functools import partial
 from itertools import chain, islice
 from multiprocessing.connection import Connection
 from threading import Lock, Thread, main_thread
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from tracekit.errors import StorageError, TracekitError, is_interrupt, needing, reason_of
 
@@ -47,6 +47,26 @@ _RETRIES = 5
 _TASKS_PER_CORE = 2
 _OBJECT_STORE_BYTES = 100 << 20
 _WAIT_S = 1.0
+
+
+class Progress(Protocol):
+    """Hears how far work on a lake is."""
+
+    def begin(self, what: str, total: int | None) -> None:
+        """Work begins, on `total` files or ranks; None: unknown."""
+
+    def done(self, count: int) -> None:
+        """`count` more of them are done."""
+
+
+class Unheard:
+    """Nobody hears."""
+
+    def begin(self, what: str, total: int | None) -> None:
+        pass
+
+    def done(self, count: int) -> None:
+        pass
 
 
 def _in_window(

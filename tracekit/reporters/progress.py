@@ -24,8 +24,8 @@ _PATIENCE_S = 0.7
 
 
 class WorkBar:
-    """Shows the current work; with `shows` (points or bytes), also the completed part and the
-    remaining time. Implements `LoadProgress`, too."""
+    """Shows the current work; with `shows` (points, parts or bytes), also the completed part and
+    the remaining time. Implements `LoadProgress`, and `Progress` of a lake, too."""
 
     def __init__(self, shows: str) -> None:
         from rich.console import Console
@@ -46,6 +46,13 @@ class WorkBar:
 
     def start(self, total: int | None) -> None:
         self.bar.update(self._task, total=total)
+
+    def begin(self, what: str, total: int | None) -> None:
+        """Shows this work from its start; without `total`, the remaining time is unknown."""
+        self.bar.columns = _columns("work" if total is None else "parts")
+        self.bar.reset(self._task, total=total, description=printable(what))
+        # Seen however short it is.
+        self.bar.refresh()
 
     def at(self, what: str) -> None:
         self.bar.update(self._task, description=printable(what))
@@ -77,6 +84,7 @@ def _columns(shows: str) -> tuple[str | ProgressColumn, ...]:
     return {
         "work": (progress.SpinnerColumn(), words),
         "points": (bar, progress.MofNCompleteColumn(), left, words),
+        "parts": (words, bar, progress.MofNCompleteColumn(" of "), left),
         "bytes": (words, bar, progress.DownloadColumn(), rate, left),
     }[shows]
 
