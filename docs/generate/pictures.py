@@ -167,6 +167,31 @@ def late() -> str:
     )
 
 
+def _replayed(host: int, device: int) -> tuple[list[Box], list[Box]]:
+    """Four launches and their ops, one after another; lengths of a launch and of an op."""
+    calls = [Box(host * i, host * (i + 1), "host's work", HOST["dispatch"]) for i in range(4)]
+    ops: list[Box] = []
+    for call in calls:
+        start = max([call.end, *(op.end for op in ops[-1:])])
+        ops.append(Box(start, start + device, "device's work", DEVICE["compute"]))
+    return calls, ops
+
+
+@cache
+def halved() -> str:
+    cases = {"as recorded": (10, 6), "half the host": (5, 6), "half the device": (10, 3)}
+    rows: list[tuple[str, Sequence[Box]]] = []
+    for name, (host, device) in cases.items():
+        calls, ops = _replayed(host, device)
+        rows += [(name, calls), ("", ops)]
+    return lanes(
+        rows,
+        "A sketch of three replays: four launches of the host, above, and their ops on the device, "
+        "below. With half the host's work the run is much shorter, with half the device's hardly: "
+        "it is overhead-bound.",
+    )
+
+
 @cache
 def collectives() -> str:
     compute, wire, wait = DEVICE["compute"], DEVICE["communication"], DEVICE["idle"]
@@ -226,6 +251,7 @@ PICTURES = {
     "partition": partition,
     "queue": queue,
     "late": late,
+    "halved": halved,
     "collectives": collectives,
     "units": units,
 }

@@ -3,8 +3,8 @@
 -- of: several traces
 -- params a, b, top
 -- column kernel (text): matrix products, convolutions and attention by operator and shapes if both traces
---     have shapes for nine tenths of their time; collectives by type; others by name without numbers,
---     parameters and architecture
+--     have shapes for nine tenths of their time; collectives by type; others by name without parameters
+--     and architecture, with # for each number
 -- columns class, change, a_count, b_count, a_ns, b_ns, change_ns
 -- column a_name (text): one of its full names in a; NULL: not in a
 -- column b_name (text): one of its full names in b; NULL: not in b

@@ -1,7 +1,7 @@
 -- question: Before what does the GPU wait for long while nothing is recorded on the launching thread?
 -- since: 0.1
 -- columns device_id
--- column next_name (text): what the thread did next: the slice that ends the stretch
+-- column next_name (text): what the thread did next: the slice that ends the stretch, with # for each number
 -- column last_name (text): what it had done before most of these stretches
 -- column holes (count): number of such stretches of a millisecond or more, in which the GPU waited
 -- column idle_ns (ns): their length

@@ -315,3 +315,9 @@ def test_units_of_two_kinds_are_not_compared_silently(runs, monkeypatch, capsys)
     reporter.render(found)
     assert says in " ".join(capsys.readouterr().out.split())
     assert says in reporter.markdown(found, 20)
+
+
+def test_a_number_sign_in_names_is_explained_where_it_stands():
+    changed = {"kernel": "sgemm_#x#", "a_name": "sgemm_128x64", "b_name": None}
+    own = {"kernel": "layer#", "a_name": "layer#", "b_name": None}
+    assert reporter.has_folded([own, changed]) and not reporter.has_folded([own])

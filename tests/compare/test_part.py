@@ -99,7 +99,7 @@ def test_a_range_is_a_part_by_its_name_and_number(tmp_path):
     [
         (["--step", "77"], "has no step 77; its steps: "),
         (["--window", "nope"], "there is no window or range named 'nope'"),
-        (["--rank", "9"], "has no rank 9; its ranks are None"),
+        (["--rank", "9"], "has no rank 9; its ranks are unknown"),
         (["--from", "99999"], "nothing is there: it lasts "),
         *(
             ([option, value], f"must be below 1e12, not {value}")

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import tracekit
+from tests.conftest import OWN_TRACES
 from tracekit.database import catalog, constants, facts, packaged
 from tracekit.database.remedies import all_remedies
 from tracekit.opening import _ASKS_VERDICTS
@@ -141,3 +142,19 @@ def upstream(name: str) -> set[str]:
 
 def test_every_view_file_is_built():
     assert {file.stem for file in VIEWS.glob("*.sql")} == set(catalog.VOCABULARY)
+
+
+def test_the_columns_that_the_vocabulary_lists_are_those_of_the_tables():
+    page = (packaged.root() / "README.md").read_text("utf-8")
+    part = page.partition("### Columns\n")[2].partition("###")[0]
+    said = {
+        name: re.findall(r"`(\w+)`", columns)
+        for name, columns in re.findall(r"^- `(\w+)`: ((?:.|\n  )+)", part, re.M)
+    }
+    with tracekit.load(OWN_TRACES / "simulated-overhead-bound.json.gz") as run:
+        rows = run.fetch(
+            "SELECT table_name, list(column_name ORDER BY column_index) FROM duckdb_columns() "
+            "WHERE NOT internal AND schema_name = 'main' GROUP BY table_name"
+        )[1]
+    found = dict(rows)
+    assert said and said == {name: found[name] for name in said}

@@ -371,6 +371,7 @@ def test_wrong_arguments_are_one_line(agent):
         {"tool": "whatif", "path": OVERHEAD, "changes": []},
         {"tool": "advise"}, {"tool": "advise", "how": "nothing"},
         {"tool": "analyze", "path": "many.duckdb", "trace_id": 9},
+        {"tool": "analyze", "path": "many.duckdb", "rank": 9},
         {"tool": "analyze", "path": "many.duckdb", "window": "nothing"},
         {"tool": "diff", "a": OVERHEAD, "b": COMPUTE, "trace_ids": [1]},
     ):  # fmt: skip
@@ -438,3 +439,14 @@ def test_a_load_that_takes_too_long_is_ended(folder, tmp_path, monkeypatch):
     paths = [str(folder / "many.json")]
     with pytest.raises(tracekit.TracekitError, match="took longer than 0 s to load"):
         Child().load(paths, tmp_path / "a.duckdb", Resources())
+
+
+def test_a_rank_chooses_its_trace(folder, agent):
+    for rank in (0, 1):
+        name = f"simulated-2-ranks-rank{rank}.json.gz"
+        (folder / "ranks" / name).parent.mkdir(exist_ok=True)
+        (folder / "ranks" / name).write_bytes((OWN_TRACES / name).read_bytes())
+    for tool, more in (("analyze", {}), ("advise", {}), ("whatif", {"changes": ["host*0.5"]})):
+        by_rank = agent.answer(tool, path="ranks", rank=1, **more)
+        by_trace = agent.answer(tool, path="ranks", trace_id=2, **more)
+        assert by_rank["answer"] == by_trace["answer"] and "--rank 1" in str(by_rank)

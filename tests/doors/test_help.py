@@ -1,9 +1,11 @@
 """The help of commands, and errors that say what to type instead."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+import tracekit
 from docs.generate.commands import all_commands
 from tests.conftest import OWN_TRACES
 from tests.kit.processes import invoke
@@ -64,3 +66,74 @@ def test_whatif_takes_the_ranks_of_a_run_as_analyze_does():
     printed = invoke("whatif", *map(str, ranks), "host*0.5").stdout
     assert "2 traces, 2 ranks together, with host*0.5" in printed
     assert "Missing argument 'CHANGES'" in invoke("whatif", *map(str, ranks)).stderr
+
+
+RANKS = [str(each) for each in sorted(OWN_TRACES.glob("simulated-2-ranks-rank*.json.gz"))]
+# What commands on traces take to choose a trace and a part of it, in this order.
+CHOICES = {
+    "analyze": ["--trace-id", "--rank", "--window"],
+    "advise": ["--trace-id", "--rank", "--window"],
+    "whatif": ["--trace-id", "--rank", "--window"],
+    "report": ["--trace-ids", "--trace-id", "--rank", "--window"],
+    "query": ["--trace-id", "--rank"],
+    "diff": ["--trace-ids", "--rank"],
+    "baseline save": ["--trace-id", "--rank"],
+    "baseline compare": ["--rank"],
+    "export": ["--trace-id", "--rank", "--step", "--window"],
+    "open": ["--trace-id", "--rank", "--step", "--window"],
+}
+
+
+def test_commands_choose_a_trace_by_the_same_words_in_the_same_order():
+    words = ("--trace-ids", "--trace-id", "--rank", "--step", "--window")
+    chosen = {
+        name.removeprefix("tracekit "): [
+            option for each in command.params for option in each.opts if option in words
+        ]
+        for name, command in COMMANDS.items()
+    }
+    assert {name: taken for name, taken in chosen.items() if taken} == CHOICES
+
+
+@pytest.mark.parametrize(
+    "command", [("analyze",), ("advise",), ("whatif", "host*0.5"), ("query", "overview")]
+)
+def test_a_rank_chooses_its_trace(tmp_path, command):
+    both = tmp_path / "both.duckdb"
+    tracekit.load(RANKS, both).close()
+    name, *rest = command
+    by_rank, by_trace = (
+        invoke(name, str(both), *rest, *which, "--json")
+        for which in (("--rank", "1"), ("--trace-id", "2"))
+    )
+    assert by_rank.exit_code == 0 and by_rank.stdout == by_trace.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("analyze", *RANKS, "--rank", "7"), "has no rank 7; its ranks are 0, 1"),
+        (("analyze", *RANKS, "--rank", "1", "--trace-id", "1"), "not by both"),
+        (("report", RANKS[0], "--rank", "2"), "has no rank 2"),
+        (("diff", *RANKS, "--rank", "1"), "has no rank 1; its ranks are 0"),
+        (("diff", RANKS[0], "--rank", "1"), "--trace-ids chooses from one database"),
+        (("query", RANKS[0], "rank_waits", "--rank", "0"), "is about several traces"),
+        (("query", RANKS[0], "overview", "--rank", "0", "--param", "trace=1"), "choose one of"),
+    ],
+)
+def test_a_choice_that_chooses_nothing_says_why(arguments, says):
+    with pytest.raises(TracekitError) as raised:
+        invoke(*arguments)
+    assert says in str(raised.value)
+
+
+def test_diff_compares_the_rank_that_is_chosen(tmp_path):
+    runs = []
+    for name in "ab":
+        (folder := tmp_path / name).mkdir()
+        for each in RANKS:
+            (folder / Path(each).name).write_bytes(Path(each).read_bytes())
+        runs.append(str(folder))
+    for rank in ("0", "1"):
+        done = invoke("diff", *runs, "--rank", rank)
+        assert done.exit_code == 0 and f"compares rank={rank} of run" in done.stderr

@@ -80,7 +80,9 @@ def test_no_page_has_a_placeholder_or_a_broken_table():
 
 
 def test_pictures_are_drawn_where_pages_ask_for_them():
-    text = "".join(pages()[f"explanation/{name}.md"] for name in ("definitions", "units"))
+    text = "".join(
+        pages()[f"explanation/{name}.md"] for name in ("definitions", "units", "verdict")
+    )
     assert text.count("<svg ") == len(PICTURES)
     assert "<!-- picture" not in "".join(pages().values())
 

@@ -17,6 +17,7 @@ from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure
 from tracekit.reporters.html.page import page
 from tracekit.reporters.html.reports import write_any
+from tracekit.reporters.html.sections import work
 from tracekit.reporters.html.sections.communication import bandwidth, collectives, communication
 from tracekit.reporters.html.sections.flame import flame
 from tracekit.reporters.html.sections.memory import copies, holders, memory
@@ -410,3 +411,28 @@ def test_a_chart_is_drawn_only_where_its_values_differ(steps):
 def test_a_few_values_far_below_all_others_do_not_flatten_a_chart(values, weights, lowest):
     found = charts.lowest_drawn(pl.Series(values), pl.Series(weights))
     assert found == pytest.approx(lowest, rel=0.99) and (found <= min(v for v in values if v > 1))
+
+
+@pytest.mark.parametrize(
+    ("amounts", "few"),
+    [
+        ({"a": 980, "b": 9, "c": 5}, {"b", "c"}),
+        ({"a": 990, "b": 5}, set()),
+        ({"a": 500, "b": 500}, set()),
+        ({}, set()),
+    ],
+)
+def test_a_legend_lists_no_names_of_hardly_anything(amounts, few):
+    assert charts.few(amounts) == few
+    rows = pl.DataFrame({"name": list(amounts), "ns": list(amounts.values())})
+    assert charts.listed(rows, "name", pl.col("ns")) == [
+        name for name in amounts if name not in few
+    ]
+
+
+def test_no_instant_on_a_page_is_before_its_origin(of):
+    """The window of the device begins after the first launches."""
+    late = of(OVERLAPPED)
+    assert late.rows("launches_over_time")["start_ns"].min() < late.window.start_ns
+    drawn = work.delays(late)
+    assert drawn is not None and 0 <= drawn.rows["start_ns"].min() < 10_000

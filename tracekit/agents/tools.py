@@ -42,6 +42,7 @@ _Path = Annotated[str, _PATH]
 _TraceId = Annotated[
     int | None, Field(description="The trace_id of the trace, if there are several (see `load`)")
 ]
+_Rank = Annotated[int | None, Field(description="The trace, by its rank")]
 _Window = Annotated[
     str | None,
     Field(description="gpu_active (default), trace, a step's name, or an annotated range's name"),
@@ -89,6 +90,7 @@ class Tools:
         self,
         path: _Path,
         trace_id: _TraceId = None,
+        rank: _Rank = None,
         window: _Window = None,
         part: _Part = None,
         rows: _Rows = ROWS,
@@ -100,11 +102,12 @@ class Tools:
 
         def judged(database: Session) -> tuple[list[Analysis], RunVerdict | None, str]:
             with database.sharing():
-                analyses = verdicts(database, trace_id, window)
+                analyses = verdicts(database, database.chosen(trace_id, rank), window)
                 return verdict_together(database, analyses)
 
-        key = ("verdict", trace_id, window)
-        (analyses, run, no_run), findings = self._of_trace(path, trace_id, key, judged)
+        which = (trace_id, rank)
+        key = ("verdict", which, window)
+        (analyses, run, no_run), findings = self._of_trace(path, which, key, judged)
         document: dict[str, Any]
         if len(analyses) == 1:
             document = analyses[0].as_dict()
@@ -116,7 +119,8 @@ class Tools:
         )
         rest = ", ".join(name for name in document if name not in main)
         hint = [f"the parts {rest}: part=NAME shows one"] if rest else []
-        command = _command("analyze", as_operand(path), trace_id=trace_id, window=window)
+        chosen = {"trace_id": trace_id, "rank": rank, "window": window}
+        command = _command("analyze", as_operand(path), **chosen)
         page = self._page(rows, offset, part)
         return answer(f"{command} --json --explain", main, page, findings, hint)
 
@@ -127,6 +131,7 @@ class Tools:
             str | None, Field(description="Explain how to apply this remedy; needs no path")
         ] = None,
         trace_id: _TraceId = None,
+        rank: _Rank = None,
         window: _Window = None,
         part: _Part = None,
         rows: _Rows = ROWS,
@@ -141,11 +146,14 @@ class Tools:
             raise TracekitError("advise needs the path of a trace, or the name of a remedy (how)")
 
         def advised(database: Session) -> ToolAnswer:
-            return Database(database).advise(trace=trace_id, window=window).as_dict()
+            trace = database.chosen(trace_id, rank)
+            return Database(database).advise(trace=trace, window=window).as_dict()
 
-        key = ("advise", trace_id, window)
-        document, findings = self._of_trace(path, trace_id, key, advised)
-        command = _command("advise", as_operand(path), trace_id=trace_id, window=window)
+        which = (trace_id, rank)
+        key = ("advise", which, window)
+        document, findings = self._of_trace(path, which, key, advised)
+        chosen = {"trace_id": trace_id, "rank": rank, "window": window}
+        command = _command("advise", as_operand(path), **chosen)
         return answer(f"{command} --json --all", document, page, findings)
 
     def whatif(
@@ -153,6 +161,7 @@ class Tools:
         path: _Path,
         changes: Annotated[list[str], Field(description=HELP, min_length=1)],
         trace_id: _TraceId = None,
+        rank: _Rank = None,
         window: _Window = None,
         part: _Part = None,
         rows: _Rows = ROWS,
@@ -162,13 +171,16 @@ class Tools:
         page = self._page(rows, offset, part)
 
         def predicted(database: Session) -> ToolAnswer:
-            if trace_id is None and window is None and len(database.trace_ids()) > 1:
+            trace = database.chosen(trace_id, rank)
+            if trace is None and window is None and len(database.trace_ids()) > 1:
                 return Database(database).whatif_together(*changes).as_dict()
-            return Database(database).whatif(*changes, trace=trace_id, window=window).as_dict()
+            return Database(database).whatif(*changes, trace=trace, window=window).as_dict()
 
-        key = ("whatif", *changes, trace_id, window)
-        document, findings = self._of_trace(path, trace_id, key, predicted)
-        command = _command("whatif", as_operand(path), *changes, trace_id=trace_id, window=window)
+        which = (trace_id, rank)
+        key = ("whatif", *changes, which, window)
+        document, findings = self._of_trace(path, which, key, predicted)
+        chosen = {"trace_id": trace_id, "rank": rank, "window": window}
+        command = _command("whatif", as_operand(path), *changes, **chosen)
         return answer(f"{command} --json", document, page, findings)
 
     def query(
@@ -317,11 +329,16 @@ class Tools:
                 yield database
 
     def _of_trace(
-        self, path: str, trace_id: int | None, key: tuple[Any, ...], ask: Callable[[Session], T]
+        self,
+        path: str,
+        which: tuple[int | None, int | None],
+        key: tuple[Any, ...],
+        ask: Callable[[Session], T],
     ) -> tuple[T, list[dict[str, Any]]]:
-        """The result of `ask` on a path, and the findings about its traces."""
+        """The result of `ask` on a path, and the findings about its traces, or the one of a
+        trace_id or a rank."""
         with self._reading(path) as database:
-            return self._once(database, key, ask), database.findings(trace_id)
+            return self._once(database, key, ask), database.findings(database.chosen(*which))
 
     def _once(self, database: Session, key: tuple[Any, ...], ask: Callable[[Session], T]) -> T:
         """The result of `ask` on a database, kept until the next other question: an agent reads an

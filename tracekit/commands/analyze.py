@@ -30,14 +30,12 @@ _DEMO = Path(__file__).parents[1] / "demo.json.gz"
     "--full, all SQL and thresholds.",
 )
 @click.option("--full", is_flag=True, help="Print all reasons, windows, kernels and caveats.")
-@options.trace_id_option("all")
-@options.judging_options
+@options.judging_options("all")
 def analyze(
     traces: tuple[str, ...],
     as_json: bool,
     explain: bool,
     full: bool,
-    trace_id: int | None,
     request: Request,
 ) -> None:
     """Diagnose whether a run is overhead- or compute-bound, and why.
@@ -51,7 +49,7 @@ def analyze(
 
     paging = paged() if full or explain else nullcontext()
     with request.open(*traces) as opened, opened.sharing(), paging:
-        analyses = opened.verdicts(trace_id, request.window)
+        analyses = opened.verdicts(request.trace_of(opened.session), request.window)
         analyses, run, no_run = verdict_together(opened.session, analyses)
         if as_json:
             objects = [each.as_dict() for each in analyses]
@@ -91,14 +89,12 @@ def analyze(
 )
 @json_option
 @click.option("--all", "every", is_flag=True, help="Print every line.  [default: the first ten]")
-@options.trace_id_option("its only one; of the ranks of a run, the one that sets the pace")
-@options.judging_options
+@options.judging_options("its only one; of the ranks of a run, the one that sets the pace")
 def advise(
     traces: tuple[str, ...],
     how: str | None,
     as_json: bool,
     every: bool,
-    trace_id: int | None,
     request: Request,
 ) -> None:
     """List what to change in a run, where, and what each change would save.
@@ -118,9 +114,9 @@ def advise(
     if (last := traces[-1]) in all_remedies() and not Path(last).exists():
         raise TracekitError(f"{last}: is a remedy; `tracekit advise --how {last}` describes it")
     with request.open(*traces) as run:
-        chosen, why = to_advise(run.session, trace_id)
+        chosen, why = to_advise(run.session, request.trace_of(run.session))
         if why:
-            options.warn(f"advice on {why} (--trace-id chooses another)")
+            options.warn(f"advice on {why} (--rank chooses another)")
         fixes = run.advise(chosen, request.window)
     options.show(fixes, as_json, partial(reporter.render, every=every))
 
@@ -129,15 +125,13 @@ def advise(
 @click.argument("runs", nargs=-1, required=True, metavar="TRACE|DB...")
 @option("-o --output", "The HTML file to write.  [default: TRACE.html, beside the first TRACE]")
 @option("--open opening", "Open the page in a browser.", is_flag=True)
-@options.trace_id_option("all")
 @option("--trace-ids", "Compare these traces of the database.", int, nargs=2, metavar="A B")
-@options.judging_options
+@options.judging_options("all")
 @options.writing
 def report(
     runs: tuple[str, ...],
     output: str | None,
     opening: bool,
-    trace_id: int | None,
     trace_ids: tuple[int, int] | None,
     request: Request,
 ) -> CommandResult:
@@ -159,16 +153,16 @@ def report(
     output = named_or_own(output, _beside(runs[0]))
     require_writable(output, files_named(runs, resources))
     if len(runs) == 2 or trace_ids:
-        if window or trace_id is not None:
+        if window or request.given["trace_id"] is not None:
             raise TracekitError("--window and --trace-id are for the page of one trace")
-        pair = open_pair(runs, trace_ids or (1, 2), resources)
+        pair = open_pair(runs, trace_ids, request.given["rank"], resources)
         with pair.database as database, database.judging(thresholds):
             reports.write_diff(database, pair.a, pair.b, output)
     else:
         opened = open_any(runs, resources, skips_bad=True)
         options.tell_notes(opened)
         with opened as database, database.judging(thresholds):
-            reports.write_any(database, output, trace_id, window)
+            reports.write_any(database, output, request.trace_of(database), window)
     return _written(output, opening)
 
 

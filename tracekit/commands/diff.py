@@ -31,7 +31,14 @@ _FOLDER = option("--dir folder", "The folder of baselines.", default=_OWN_FOLDER
     "and b "
     "have the columns of the query run_metrics."
 )
-@option("--trace-ids", "Traces to compare.", int, nargs=2, default=(1, 2))
+@option(
+    "--trace-ids",
+    "The traces of the database A to compare.  [default: 1 2]",
+    int,
+    nargs=2,
+    metavar="A B",
+)
+@option("--rank", "The rank of both runs to compare.  [default: the one that sets the pace]", int)
 @options.resource_options
 def diff(
     runs: tuple[str, ...],
@@ -39,20 +46,21 @@ def diff(
     markdown: bool,
     top: int,
     conditions: tuple[str, ...],
-    trace_ids: tuple[int, int],
+    trace_ids: tuple[int, int] | None,
+    rank: int | None,
     request: Request,
 ) -> int:
     """Compare two runs.
 
     Compare B with A (each a trace or DB), or two traces in the DB A (--trace-ids). Times and
     counts are per step; the waterfall compares the median steps. For two folders of ranks, or two
-    runs in lakes, the runs are compared first, then the rank that sets the pace.
+    runs in lakes, the runs are compared first, then the rank that sets the pace, or --rank.
     """
     from tracekit.reporters import diff as reporter
 
     if as_json and markdown:
         raise TracekitError("choose one of --json and --markdown")
-    pair = open_pair(runs, trace_ids, request.resources)
+    pair = open_pair(runs, trace_ids, rank, request.resources)
     with pair.database:
         changes = pair.diff(top)
         failed = [condition for condition in conditions if pair.fails(condition)]
@@ -63,7 +71,12 @@ def diff(
     return options.status_of(failed)
 
 
-def open_pair(runs: tuple[str, ...], trace_ids: tuple[int, int], resources: Resources) -> Pair:
+def open_pair(
+    runs: tuple[str, ...],
+    trace_ids: tuple[int, int] | None,
+    rank: int | None,
+    resources: Resources,
+) -> Pair:
     """Opens the two traces or runs to compare, or the one database that holds both traces.
 
     Raises:
@@ -76,32 +89,38 @@ def open_pair(runs: tuple[str, ...], trace_ids: tuple[int, int], resources: Reso
     if len(runs) > 2:
         raise TracekitError("give two traces to compare, or one database with two traces")
     if len(runs) == 1:
+        if rank is not None:
+            raise TracekitError("--rank is for two runs: --trace-ids chooses from one database")
         from tracekit.opening import open_any
 
         opened = open_any(runs[0], resources)
-        if trace_ids == (1, 2) and len(opened.trace_ids()) == 1:
+        if trace_ids in (None, (1, 2)) and len(opened.trace_ids()) == 1:
             opened.close()
             raise TracekitError(
                 f"{opened.name} holds only one trace: give a second one to compare it with"
             )
-        return Pair(opened, *trace_ids)
+        return Pair(opened, *(trace_ids or (1, 2)))
     if any(lakes):
         if not all(lakes):
             raise TracekitError(
                 "a lake and a trace cannot be compared: add the trace to a lake first"
             )
+        if rank is not None:
+            raise TracekitError("choose a rank of a run in a lake as LAKE/run=NAME/rank=N")
         from tracekit.lake import comparing
 
         pair = comparing.open_pair(runs[0], runs[1], resources)
     else:
-        pair = _open_two(runs[0], runs[1], trace_ids, resources)
+        pair = _open_two(runs[0], runs[1], trace_ids, rank, resources)
     options.tell_notes(pair.database)
     if pair.note:
         options.warn(pair.note)
     return pair
 
 
-def _open_two(a: str, b: str, trace_ids: tuple[int, int], resources: Resources) -> Pair:
+def _open_two(
+    a: str, b: str, trace_ids: tuple[int, int] | None, rank: int | None, resources: Resources
+) -> Pair:
     from tracekit.compare.diff import (
         Pair,
         common_rank,
@@ -114,20 +133,20 @@ def _open_two(a: str, b: str, trace_ids: tuple[int, int], resources: Resources) 
     from tracekit.trace.paths import trace_paths
 
     given = trace_paths([a, b])
-    if len(given) == 2:
+    if len(given) == 2 and rank is None:
         both = load([a, b], resources=resources)
         if len(both.trace_ids()) == 2:
-            return Pair(both, *trace_ids)
+            return Pair(both, *(trace_ids or (1, 2)))
         both.close()
-    if trace_ids != (1, 2):
+    if trace_ids not in (None, (1, 2)):
         raise TracekitError("--trace-ids chooses from one database: give only that")
     names = (shown(a), shown(b))
     with open_any(a, resources) as first, open_any(b, resources) as second:
         ranks = ranks_in(first), ranks_in(second)
-        require_common_rank(names, *ranks)
+        require_common_rank(names, *ranks, rank)
         runs = compare_runs(first, second, names)
         paths = [row["path"] for each in (first, second) for row in each.ask("overview")]
-    one, other, note = common_rank(names, *ranks, runs)
+    one, other, note = common_rank(names, *ranks, runs, rank)
     other += len(ranks[0])
     chosen = [paths[one], paths[other]]
     # The rows of a database may name any file.
@@ -219,7 +238,7 @@ def baseline() -> None:
 @click.argument("name")
 @click.argument("trace")
 @_FOLDER
-@options.resource_options
+@options.requesting(*options.which_options(), *options.RESOURCES)
 @options.writing
 def save(name: str, trace: str, folder: str, request: Request) -> CommandResult:
     """Save TRACE as the baseline NAME, replacing an older one."""
@@ -231,7 +250,7 @@ def save(name: str, trace: str, folder: str, request: Request) -> CommandResult:
     with open_any(trace, request.resources) as opened:
         with writing_to(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        count = export(opened, path)
+        count = export(opened, path, request.trace_of(opened))
     return CommandResult().add(path, count, "events")
 
 
@@ -249,7 +268,7 @@ def compare(context: click.Context, /, name: str, trace: str, folder: str, **giv
         raise TracekitError(
             f"{path}: no such baseline: create it with `tracekit baseline save {name}`"
         )
-    return context.invoke(diff, runs=(str(path), trace), trace_ids=(1, 2), **given)
+    return context.invoke(diff, runs=(str(path), trace), trace_ids=None, **given)
 
 
 def _path(name: str, folder: str) -> Path:

@@ -97,6 +97,10 @@ class Request:
 
         return PartChoice(**{name: self.given[name] for name in PartChoice.__struct_fields__})
 
+    def trace_of(self, opened: Session) -> int | None:
+        """The trace_id that --trace-id or --rank chooses; None: neither was given."""
+        return opened.chosen(self.given["trace_id"], self.given["rank"])
+
     @contextmanager
     def open(self, *paths: str) -> Iterator[Database]:
         """Opens traces, a database or a lake with the given thresholds."""
@@ -344,6 +348,7 @@ _WINDOW = option(
     "gpu_active, trace, a step's name, or the name of a range or of a kind of units (NAME: the one "
     "of median length; NAME@2: the second).  [default: a typical step; without steps, gpu_active]",
 )
+_RANK = option("--rank", "The trace, by its rank.", int)
 _FORMS = click.Choice(("table", "csv", "json", "parquet"))
 ROWS = (
     option("--format form", type=_FORMS, default="table"),
@@ -360,13 +365,16 @@ ROWS = (
 
 resource_options = requesting(*RESOURCES)
 threshold_options = requesting(THRESHOLD, *RESOURCES)
-judging_options = requesting(_WINDOW, THRESHOLD, *RESOURCES)
-row_options = requesting(*ROWS, *RESOURCES)
 
 
-def trace_id_option(default: str) -> _Decorator:
-    """--trace-id, with its default."""
-    return option("--trace-id", f"The trace in the database.  [default: {default}]", int)
+def which_options(default: str = "its only one") -> tuple[_Decorator, _Decorator]:
+    """--trace-id and --rank, with the default."""
+    return option("--trace-id", f"The trace, by its trace_id.  [default: {default}]", int), _RANK
+
+
+def judging_options(default: str) -> _Decorator:
+    """Those that choose a trace and its window, and judge it."""
+    return requesting(*which_options(default), _WINDOW, THRESHOLD, *RESOURCES)
 
 
 def gate_options(help: str) -> _Decorator:
@@ -383,8 +391,7 @@ def gate_options(help: str) -> _Decorator:
 
 
 PART = (
-    option("--trace-id", "The trace, if the database holds several.", int),
-    option("--rank", "The trace, by its rank.", int),
+    *which_options(),
     option("--step", "Only this profiler step, with all events that it refers to.", int),
     option("--window", "Only this window: gpu_active, a step's or a range's name, or NAME@2."),
     option(

@@ -25,16 +25,13 @@ from tracekit.replay.grammar import HELP
     shell_complete=completion.changes,
 )
 @json_option
-@options.trace_id_option("all, as one run")
-@options.judging_options
-def whatif(
-    trace: str, changes: tuple[str, ...], as_json: bool, trace_id: int | None, request: Request
-) -> None:
+@options.judging_options("all, as one run")
+def whatif(trace: str, changes: tuple[str, ...], as_json: bool, request: Request) -> None:
     """Predict how long a run would take with CHANGES.
 
     All CHANGES apply at once; TRACE may also be a DB or a folder. The run is replayed as a graph
-    of host and device work. The traces of a run's ranks are replayed together, unless --trace-id
-    chooses one. Waits that the trace does not explain keep their recorded length.
+    of host and device work. The traces of a run's ranks are replayed together, unless --rank or
+    --trace-id chooses one. Waits that the trace does not explain keep their recorded length.
     """
     from tracekit.reporters import advise as reporter
 
@@ -44,6 +41,7 @@ def whatif(
         raise click.UsageError("Missing argument 'CHANGES', such as 'host*0.5'.")
     window = request.window
     with request.open(trace, *others) as run:
+        trace_id = request.trace_of(run.session)
         if trace_id is None and window is None and len(run.trace_ids()) > 1:
             options.show(run.whatif_together(*changes), as_json, reporter.render_run)
             return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.commands import completion, options
-from tracekit.commands.options import Request, json_option, option, pairs_option, row_options
+from tracekit.commands.options import Request, json_option, option, pairs_option, requesting
 from tracekit.errors import TracekitError
 from tracekit.text import printable, quoted
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     "--list listing", "List the questions, or those that contain the words given.", is_flag=True
 )
 @option("--explain", "Print the query's SQL and describe its columns.", is_flag=True)
-@row_options
+@requesting(*options.which_options("all"), *options.ROWS, *options.RESOURCES)
 def query(
     arguments: tuple[str, ...],
     parameters: dict[str, str],
@@ -66,6 +66,8 @@ def query(
         [column.strip() for column in columns.split(",")] if columns else []
     )
     with request.open(source) as run:
+        if (which := request.trace_of(run.session)) is not None:
+            parameters = _of_trace(question, which, parameters)
         variables = run.session.for_main_trace(question, parameters)
         if isinstance(trace := variables.get("trace"), int):
             run.session.only(trace)
@@ -74,6 +76,21 @@ def query(
         with run.session.checked(question):
             count = request.render(run.session, statement, variables, chosen, units)
         _explain_doubts(run.session, question, variables, count)
+
+
+def _of_trace(question: Query, trace: int, parameters: Mapping[str, str]) -> dict[str, str]:
+    """The parameters, with the trace that --trace-id or --rank chooses.
+
+    Raises:
+        TracekitError: when the question is not about one trace, or its parameter is given, too.
+    """
+    if all(each.name != "trace" for each in question.parameters):
+        raise TracekitError(
+            f"query {question.name} is about several traces: omit --trace-id and --rank"
+        )
+    if "trace" in parameters:
+        raise TracekitError("choose one of --trace-id, --rank and --param trace=N")
+    return {**parameters, "trace": str(trace)}
 
 
 def _asked(arguments: tuple[str, ...]) -> tuple[str | None, Query]:
@@ -141,7 +158,7 @@ def _explain_doubts(
 @click.argument("source", metavar="TRACE|DB")
 @click.argument("statement", nargs=-1)
 @pairs_option("--param parameters", "Set a parameter of the questions that STATEMENT calls.")
-@row_options
+@requesting(*options.ROWS, *options.RESOURCES)
 def sql(
     source: str, statement: tuple[str, ...], parameters: dict[str, str], request: Request
 ) -> None:

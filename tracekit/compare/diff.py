@@ -311,9 +311,14 @@ def ranks_in(session: Session) -> Ranks:
 
 
 def common_rank(
-    names: tuple[str, str], a: Ranks, b: Ranks, runs: RunComparison | None
+    names: tuple[str, str],
+    a: Ranks,
+    b: Ranks,
+    runs: RunComparison | None,
+    rank: int | None = None,
 ) -> tuple[int, int, str]:
-    """The rank that sets the pace of the slower of two runs, otherwise the first common rank.
+    """The given rank; by default the one that sets the pace of the slower of two runs, otherwise
+    the first common one.
     Returns its index in each run, and a note that names it if there are several ranks.
 
     Raises:
@@ -322,10 +327,10 @@ def common_rank(
     first, second = names
     if len(a) == len(b) == 1:
         return 0, 0, ""
-    require_common_rank(names, a, b)
+    require_common_rank(names, a, b, rank)
     others = {name: place for place, (name, _) in enumerate(b)}
     both = [place for place, (name, _) in enumerate(a) if name in others]
-    wanted = None if runs is None else runs.rank
+    wanted = rank if rank is not None or runs is None else runs.rank
     place = next((each for each in both if a[each][1] == wanted), both[0])
     chosen = a[place][0]
     note = (
@@ -335,12 +340,19 @@ def common_rank(
     return place, others[chosen], note
 
 
-def require_common_rank(names: tuple[str, str], a: Ranks, b: Ranks) -> None:
-    """Checks that two runs can be compared by a rank, before either is judged, which takes long.
+def require_common_rank(
+    names: tuple[str, str], a: Ranks, b: Ranks, rank: int | None = None
+) -> None:
+    """Checks that two runs can be compared by a rank, the given one or any, before either is
+    judged, which takes long.
 
     Raises:
-        NothingInCommon: when the runs have no common rank.
+        NothingInCommon: when the runs do not both have the rank, or have none in common.
     """
+    for name, ranks in zip(names, (a, b), strict=True):
+        if rank is not None and rank not in (known := [each for _, each in ranks]):
+            listed = ", ".join(str(each) for each in known if each is not None) or "unknown"
+            raise NothingInCommon(f"run {name!r} has no rank {rank}; its ranks are {listed}")
     if len(a) == len(b) == 1 or {name for name, _ in a} & {name for name, _ in b}:
         return
     raise NothingInCommon(

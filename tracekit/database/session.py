@@ -148,6 +148,29 @@ class Session:
             raise TracekitError(f"{self.name}: has no trace {trace}; its traces are {ids}")
         return trace
 
+    def chosen(self, trace: int | None, rank: int | None) -> int | None:
+        """The trace_id that a trace_id or a rank chooses; with neither, None.
+
+        Raises:
+            TracekitError: when both are given, or when not exactly one trace has the rank.
+        """
+        if rank is None:
+            return trace
+        if trace is not None:
+            raise TracekitError("choose a trace by its trace_id or by its rank, not by both")
+        rows = self.fetch("SELECT trace_id, rank FROM trace ORDER BY rank, trace_id")[1]
+        found = [each for each, its_rank in rows if its_rank == rank]
+        if len(found) == 1:
+            return int(found[0])
+        if found:
+            ids = ", ".join(map(str, found))
+            raise TracekitError(
+                f"{self.name}: several traces have rank {rank}: choose one by its trace_id "
+                f"(--trace-id): {ids}"
+            )
+        ranks = ", ".join(dict.fromkeys(str(each) for _, each in rows if each is not None))
+        raise TracekitError(f"{self.name}: has no rank {rank}; its ranks are {ranks or 'unknown'}")
+
     def ask(self, name: str, **parameters: Value) -> list[dict[str, Any]]:
         """The rows of the named query as dictionaries: for small results, without Polars.
 

@@ -60,11 +60,7 @@ class PartChoice(Struct, frozen=True):
 
     def trace_of(self, database: Session) -> int:
         """The trace_id of the chosen trace, or of the only one."""
-        by_rank = {row["rank"]: row["trace_id"] for row in database.traces()}
-        if self.rank is not None and self.rank not in by_rank:
-            ranks = ", ".join(sorted(map(str, by_rank)))
-            raise TracekitError(f"{database.name}: has no rank {self.rank}; its ranks are {ranks}")
-        trace_id = database.only(self.trace_id) if self.rank is None else int(by_rank[self.rank])
+        trace_id = database.only(database.chosen(self.trace_id, self.rank))
         database.require_events(trace_id)
         return trace_id
 

@@ -58,6 +58,8 @@ _TABLES = (
     ("Modules, per step", "modules", "module", "calls", ("host_", "gpu_")),
     ("Parts of the program, per step", "parts", "part", "count", ("host_", "gpu_")),
 )
+# Added to the title of a table of kernels in whose names `#` stands for a number.
+FOLDED = " (# in names: any number)"
 # The maximum length of a comment on GitHub.
 _MOST_CHARACTERS = 65_536
 _NAME_CHARACTERS = 120
@@ -87,6 +89,13 @@ def render(comparison: Diff) -> None:
         section(out, "Caveats")
     for row in comparison.doubts:
         out.print(Text(printable(_doubt(row))))
+
+
+def has_folded(rows: Rows) -> bool:
+    """Whether `#` stands for a number in the kernels' names, which none of their own has."""
+    return any(
+        "#" in row["kernel"] and "#" not in (row["a_name"] or row["b_name"] or "") for row in rows
+    )
 
 
 def headline(comparison: Diff) -> str:
@@ -140,6 +149,8 @@ def _changes(comparison: Diff, is_narrow: bool = False) -> Iterator[_Changes]:
             if row["change_ns"] or row.get("change", "same") != "same"
         ]
         if changed and (name != "parts" or comparison.has_places):
+            if name == "kernels" and has_folded(changed):
+                title += FOLDED
             yield _largest(title, changed, key, count, parts, is_narrow)
     memory: list[Sequence[Cell]] = [
         (signed_figure(row["change_bytes"], "change_bytes"),

@@ -49,8 +49,8 @@ def render(analyses: Sequence[Analysis], run: RunVerdict | None = None, no_run: 
 
 
 def titles(analyses: Sequence[Analysis]) -> list[str]:
-    """A short name for each: its workload, or the distinguishing part of its path, with the
-    trace_id if necessary."""
+    """A short name for each: the distinguishing part of its path, with the trace_id if
+    necessary."""
     from tracekit.trace.paths import stem
 
     paths = [PurePath(analysis.trace.path) for analysis in analyses]
@@ -58,10 +58,7 @@ def titles(analyses: Sequence[Analysis]) -> list[str]:
     while all(folders) and len({parts[0] for parts in folders}) == 1:
         folders = [parts[1:] for parts in folders]
     stems = [stem(path.name) for path in paths]
-    names = [
-        str((each.trace.capture or {}).get("workload") or "/".join([*parts, name]))
-        for each, name, parts in zip(analyses, stems, folders, strict=True)
-    ]
+    names = ["/".join([*parts, name]) for name, parts in zip(stems, folders, strict=True)]
     counts = Counter(names)
     return [
         printable(f"{name} ({each.trace.trace_id})" if counts[name] > 1 else name)

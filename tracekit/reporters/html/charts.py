@@ -28,6 +28,8 @@ FAINT_UNLESS_CHOSEN = alt.OpacityValue(
 )
 # The color of lines without a name, visible on light and dark backgrounds.
 PLAIN = colors.of("unknown")
+# What takes less than this share has no row of its own in a legend; the name of all that together.
+_FOLDED, FOLDED = 0.01, "each under 1 %"
 # Labels that are tracekit's own words, such as launch_latency.
 WORDS = (
     "{untraced: 'nothing recorded', memcpy: 'copies'}[datum.label] "
@@ -97,7 +99,7 @@ def _axis(column: str, ticks: Any) -> alt.Axis:
 def time(column: str, ticks: Any = alt.Undefined) -> alt.X:
     """Instants across, from the first to the last."""
     scale = alt.Scale(zero=False, nice=False)
-    return x(column, "since the window's start", ticks, scale=scale)
+    return x(column, "since the trace's start", ticks, scale=scale)
 
 
 def bars(
@@ -180,6 +182,20 @@ def names(column: str, order: list[str], sort: str | None = None) -> alt.Y:
 def on_color(column: str) -> alt.ExprRef:
     """The color of text (black or white) over a mark colored by this column."""
     return alt.ExprRef(f"luminance(scale('color', datum.{column})) > 0.2 ? 'black' : 'white'")
+
+
+def few(amounts: Mapping[str, int]) -> set[str]:
+    """The names that take hardly anything of the whole, if there are several: they need no rows of
+    their own."""
+    found = {name for name, amount in amounts.items() if amount < _FOLDED * sum(amounts.values())}
+    return found if len(found) > 1 else set()
+
+
+def listed(rows: pl.DataFrame, column: str, amount: pl.Expr) -> list[str]:
+    """The values of a column that a legend lists, by their amounts."""
+    summed = rows.group_by(column, maintain_order=True).agg(amount.sum())
+    amounts = dict(summed.iter_rows())
+    return [name for name in amounts if name not in few(amounts)]
 
 
 def sized(chart: Any, height: int, *params: alt.Parameter) -> alt.TopLevelMixin:

@@ -203,7 +203,7 @@ def classes(runs: _Comparison, rows: pl.DataFrame) -> Figure:
         if first["change_ns"]
         else "No kernel class takes more or less GPU time."
     )
-    return Figure(says, rows, _classes_chart(rows))
+    return Figure(says, rows, _classes_chart(rows), shows=["class"])
 
 
 _OF_ONE, _OF_BOTH = (

@@ -33,8 +33,6 @@ _OF_DEVICE = {"compute": "compute", "memcpy": "copy"}
 _LABELED = 16
 # The names of up to this many columns are written level.
 _FEW, _LANE, _HIGHEST = 8, 26, 620
-# Parts of less than this share are drawn as one.
-_FOLDED = 0.01
 
 
 def ranks_view(database: Session, analyses: Sequence[Analysis]) -> View:
@@ -112,15 +110,14 @@ def _folded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     total = Counter[str]()
     for row in rows:
         total[row["part"]] += row["part_ns"]
-    few = {part for part, ns in total.items() if ns < _FOLDED * total.total()}
-    if len(few) < 2:
+    if not (few := charts.few(total)):
         return rows
     kept = [row for row in rows if row["part"] not in few]
     rest: dict[str, dict[str, Any]] = {}
     for row in rows:
         if row["part"] in few:
             one = rest.setdefault(row["rank"], row | {
-                "part": "each under 1 %", "place": len(rows), "color": colors.of(UNKNOWN),
+                "part": charts.FOLDED, "place": len(rows), "color": colors.of(UNKNOWN),
                 "part_ns": 0,
             })  # fmt: skip
             one["part_ns"] += row["part_ns"]

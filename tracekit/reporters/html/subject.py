@@ -234,5 +234,5 @@ class Subject(PageSubject):
         return len(self.database.trace_ids()) > 1 and not self.database.is_stored
 
     def since_start(self, rows: polars.DataFrame, *columns: str) -> polars.DataFrame:
-        """Instants relative to the start of the window."""
-        return rows.with_columns(polars.col(columns) - self.window.start_ns)
+        """Instants relative to the start of the trace, so that none is negative."""
+        return rows.with_columns(polars.col(columns) - self.rows("overview")["start_ns"][0])

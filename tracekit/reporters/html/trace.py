@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import Any
@@ -16,6 +16,7 @@ from tracekit.database import catalog
 from tracekit.database.session import Session
 from tracekit.errors import NoAttributeError, TracekitError
 from tracekit.evidence.model import Window
+from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, without_empty
 from tracekit.reporters.html.page import Part, View, part_of, told_view
 from tracekit.reporters.html.sections import communication, flame, memory, timeline, work
@@ -23,12 +24,22 @@ from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.parts import lists_of, next_of, shares_of
 from tracekit.text import counted, size
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import WindowPart
+from tracekit.verdict.regime import UNKNOWN
 
 # The number of fixes on the first screen.
 _ADVISED = 5
 # Number of concurrent sections: one is drawn while the database answers for another. For a large
 # trace, sections are made one by one to save memory.
 _AT_ONCE = 2
+
+
+def _folded(parts: Sequence[WindowPart]) -> list[WindowPart]:
+    """The parts of a window, with those that take hardly anything as one."""
+    few = charts.few({part.name: part.dur_ns for part in parts})
+    rest = sum(part.dur_ns for part in parts if part.name in few)
+    kept = [part for part in parts if part.name not in few]
+    return [*kept, WindowPart(charts.FOLDED, UNKNOWN, rest)] if rest else kept
 
 
 def trace_view(subject: Subject) -> View:
@@ -40,7 +51,7 @@ def trace_view(subject: Subject) -> View:
     recurring = f"Savings of single changes, as a share {shares_of(analysis)}"
     facts = {
         "analysis": analysis,
-        "parts": analysis.parts,
+        "parts": _folded(analysis.parts),
         "remedy_of": remedy_of,
         "found": {row["message"] for row in subject.findings},
         "source": f"{subject.command('analyze')} --json",

@@ -42,7 +42,10 @@ def flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     )
     kinds = rows["kind"].unique(maintain_order=True).to_list()
     shades = {kind: colors.KINDS.get(kind, colors.of("unknown")) for kind in kinds}
-    chart = frames_chart(rows, charts.shades("kind", shades), ["kind:N=kind", "count:Q=count"])
+    # Kinds of little host time may have much of the device's.
+    values = charts.listed(rows, "kind", pl.max_horizontal("host_ns", "gpu_ns"))
+    by_kind = charts.shades("kind", shades, values=values)
+    chart = frames_chart(rows, by_kind, ["kind:N=kind", "count:Q=count"])
     says = "Work that begins in the verdict's window."
     if subject.window.kind not in ("step", "range"):
         says = f"The verdict is on the {subject.window.name}."

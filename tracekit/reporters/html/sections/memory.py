@@ -198,6 +198,7 @@ def memory_segments(subject: Subject, rows: pl.DataFrame) -> Figure:
         f"{size(first['segment_bytes'])}.",
         rows,
         chart,
+        shows=["segment"],
     )
 
 
@@ -226,6 +227,7 @@ def _sites(rows: pl.DataFrame, live: str) -> Figure:
         f"was recorded and is {live}.",
         rows,
         _bars(rows, "place", live, *operator, "allocations:Q|,"),
+        shows=["place"],
     )
 
 

@@ -209,7 +209,6 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
         {
             "kind": "zoom",
             "span": span,
-            "shift": subject.window.start_ns - interval.start_ns,
             "trace_start": interval.start_ns - subject.rows("overview")["start_ns"][0],
             "command": subject.command("open"),
         },
@@ -249,8 +248,12 @@ def _lanes(rows: pl.DataFrame, span: int) -> alt.TopLevelMixin:
         y=alt.Y("lane:N", sort=order, title=None, axis=alt.Axis(labelLimit=160)),
     )  # fmt: skip
     pieces = base.mark_rect(clip=True, cursor="pointer").encode(
-        x2=alt.X2("end_ns:Q"), color=charts.color(rows["color"].to_list(), "busy with")
-    )
+        x2=alt.X2("end_ns:Q"),
+        color=charts.color(
+            rows["color"].to_list(), "busy with",
+            values=charts.listed(rows, "color", pl.col("end_ns") - pl.col("start_ns")),
+        ),
+    )  # fmt: skip
     names = (
         base.transform_filter(f"datum.name && {pixels} > {_NAMED}")
         .mark_text(
@@ -279,7 +282,10 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
         alt.Chart(rows),
         charts.x("idle_ns", "device idle time"),
         charts.names("label", rows["label"].to_list()),
-        charts.color(rows["color"].to_list(), "cause"),
+        charts.color(
+            rows["color"].to_list(), "cause",
+            values=charts.listed(rows, "color", pl.col("idle_ns")),
+        ),
         20 * len(rows),
         "culprit:N", "cause:N", "idle_ns=idle", "gaps:Q",
     )  # fmt: skip
@@ -305,8 +311,7 @@ def gaps(subject: Subject, rows: pl.DataFrame) -> Figure:
     first = rows.row(0, named=True)
     step = "of" if "step" in rows.columns else None
     return Figure(
-        f"The longest lasts {duration(first['gap_ns'])}; start counts from the start of "
-        f"{named_window(subject.window)}.",
+        f"The longest lasts {duration(first['gap_ns'])}; start counts from the start of the trace.",
         rows.rename({"main_cause_ns": "of_that_cause_ns"}, strict=False),
         control={"step": step, "starts": "start_ns", "lasts": "gap_ns"},
         source=subject.source("idle_gaps", top=_LISTED_GAPS),

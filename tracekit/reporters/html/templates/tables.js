@@ -127,11 +127,11 @@ function linksOf(element, figure, row, isHere = false) {
     }
   }
   if (line && !isHere) {
-    const { shift, span, trace_start, command } = line.figure.control;
+    const { span, trace_start, command } = line.figure.control;
     const begin = row[figure.control?.starts], length = row[figure.control?.lasts] ?? 0;
     const zoomTo = (start, ns) => () => choose(line.id, { zoom: [start - ns, start + 2 * ns].map(Math.round).join("-") }, place(line));
     if (begin !== undefined) {
-      const start = begin + shift;
+      const start = begin - trace_start;
       if (start >= 0 && start < span) links.push(linkTo("In the time line", zoomTo(start, length)));
       links.push(perfetto(command, trace_start + start - length, trace_start + start + 2 * length));
     } else {
