@@ -204,7 +204,7 @@ def test_runs_folders_and_databases_are_compared_by_the_rank_that_sets_the_pace(
     parts = f"{nights}/run=night2", f"{nights}/run=night3"
     pairs = [parts, (database, b), (a, b)]
     for first, second in sample("pairs of runs of a lake, folders and databases", pairs, pairs[:2]):
-        pair = open_pair((first, second), (1, 2), Resources())
+        pair = open_pair((first, second), (1, 2), None, Resources())
         names = ("night2", "night3") if first == parts[0] else (first, second)
         assert (pair.runs.a, pair.runs.b, pair.runs.rank) == (*names, 1)
         assert pair.note.startswith(

@@ -136,7 +136,7 @@ def test_a_file_that_a_database_names_is_not_opened(checkout, monkeypatch):
     monkeypatch.setattr(
         opening, "load", lambda paths, *more, **how: loaded.append(paths) or load(paths, **how)
     )
-    with open_pair(("a.duckdb", "b.duckdb"), (1, 2), Resources()).database as both:
+    with open_pair(("a.duckdb", "b.duckdb"), (1, 2), None, Resources()).database as both:
         assert len(both.trace_ids()) == 4
     assert all(set(each) <= {"a.duckdb", "b.duckdb"} for each in loaded if each)
 
