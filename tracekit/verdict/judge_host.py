@@ -93,34 +93,9 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
             ": the trace cannot tell whether the device or the host is the bottleneck",
         )
         return unknown(window, why, reason, fractions, [words("next")["record_device"]])
-    if not span or explained_ns < thresholds.recorded_share * span:
-        reason = (
-            f"{counted(host.operators, 'operator')} and the other recorded slices cover only "
-            f"{share(explained_ns, span)} of it",
-            ": the trace does not show what the host did",
-        )
-        return unknown(window, why, reason, fractions, [])
-    if 2 * host.waiting_ns > span:
-        reason = (
-            f"For {share(host.waiting_ns, span)} of it the busiest thread waits for other threads "
-            "or processes",
-            ": what they do tells what holds it up",
-        )
-        return unknown(window, why, reason, fractions, [])
-    if 2 * host.filling_ns > span:
-        reason = (
-            f"{duration(host.filling_ns)} of {duration(span)} fill tensors with random numbers, as "
-            "a model's parameters are before it runs",
-            ": the trace shows no run",
-        )
-        return unknown(window, why, reason, fractions, [words("next")["more_work"]])
-    if host.communication_ns > host.remote_ns and explained_ns == host.communication_ns:
-        reason = (
-            f"Only collectives were recorded on the busiest thread "
-            f"({share(host.communication_ns, span)})",
-            ": the trace does not show that they hold anyone up",
-        )
-        return unknown(window, why, reason, fractions, [words("next")["all_ranks"]])
+    if untold := _untold(host, span, explained_ns, thresholds):
+        reason, next_ = untold
+        return unknown(window, why, reason, fractions, next_)
     overhead = sum(overheads.values())
     worked = host.compute_ns + host.communication_ns
     bound = weigh(overhead / span, worked / span)
@@ -156,6 +131,38 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
         "", bound.regime, bottleneck, "none", window, fractions, why, savings, bound.margin,
         [words("next")["workers" if is_remote else bottleneck]],
     )  # fmt: skip
+
+
+def _untold(
+    host: HostThread, span: int, explained_ns: int, thresholds: Thresholds
+) -> tuple[tuple[str, str], list[str]] | None:
+    """Why the records of a run without a device do not tell what holds it up, and what to record
+    instead; None: they do."""
+    if not span or explained_ns < thresholds.recorded_share * span:
+        return (
+            f"{counted(host.operators, 'operator')} and the other recorded slices cover only "
+            f"{share(explained_ns, span)} of it",
+            ": the trace does not show what the host did",
+        ), []
+    if 2 * host.waiting_ns > span:
+        return (
+            f"For {share(host.waiting_ns, span)} of it the busiest thread waits for other threads "
+            "or processes",
+            ": what they do tells what holds it up",
+        ), []
+    if 2 * host.filling_ns > span:
+        return (
+            f"{duration(host.filling_ns)} of {duration(span)} fill tensors with random numbers, as "
+            "a model's parameters are before it runs",
+            ": the trace shows no run",
+        ), [words("next")["more_work"]]
+    if host.communication_ns > host.remote_ns and explained_ns == host.communication_ns:
+        return (
+            "Only collectives were recorded on the busiest thread "
+            f"({share(host.communication_ns, span)})",
+            ": the trace does not show that they hold anyone up",
+        ), [words("next")["all_ranks"]]
+    return None
 
 
 def _judge_late_host(
