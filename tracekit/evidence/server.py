@@ -11,8 +11,8 @@ from tracekit.database.session import Session
 from tracekit.evidence.model import of_row
 from tracekit.thresholds import Thresholds
 
-# Roles (queries/facts/server_label.sql) that say little of what a front end does.
-_UNTOLD = {"other"}
+# Roles of queries/facts/server_label.sql that say little of what a front end does.
+WAITING, OTHER = "waiting", "other"
 
 
 class ServerUnits(Struct, frozen=True):
@@ -66,9 +66,9 @@ def server_evidence(database: Session) -> ServerEvidence | None:
     roles: Counter[str] = Counter()
     works: Counter[int] = Counter()
     for row in database.ask("server_time") if front_ends else []:
-        if row["is_front_end"] and row["role"] != "waiting":
+        if row["is_front_end"] and row["role"] != WAITING:
             works[row["trace_id"]] += row["share_of_thread"]
             roles[row["role"]] += row["own_ns"]
-    does = max(roles.keys() - _UNTOLD, key=lambda role: roles[role], default=None)
+    does = max(roles.keys() - {OTHER}, key=lambda role: roles[role], default=None)
     share = max(works.values(), default=0.0)
     return ServerEvidence(database.thresholds, [*units.values()], len(front_ends), share, does)

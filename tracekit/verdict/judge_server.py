@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from tracekit.causes import words
 from tracekit.evidence.model import HostThread, Window
+from tracekit.evidence.server import OTHER, WAITING
 from tracekit.text import duration, most_of_whole, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Saving, Verdict
 from tracekit.verdict.regime import OVERHEAD, UNKNOWN
-
-# Roles of queries/facts/server_label.sql.
-WAITING, _OTHER = "waiting", "other"
 
 
 def judge_front_end(window: Window, host: HostThread, thresholds: Thresholds) -> Verdict:
@@ -47,9 +45,9 @@ def judge_front_end(window: Window, host: HostThread, thresholds: Thresholds) ->
 
 def _mostly(roles: dict[str, int], works_ns: int) -> str:
     """What a front end does most, as the end of a sentence."""
-    known = {role: ns for role, ns in roles.items() if role not in (WAITING, _OTHER)}
+    known = {role: ns for role, ns in roles.items() if role not in (WAITING, OTHER)}
     if not works_ns or not any(known.values()):
         return ""
     most = max(known, key=lambda role: known[role])
-    how = "mostly" if 2 * known[most] > works_ns else "most of it"
+    how = "mostly" if 2 * known[most] > works_ns else "above all"
     return f", {how} {most} ({duration(known[most])})"
