@@ -4,7 +4,7 @@
 -- columns device_id, launch_id, launch, start_ns, call_ns
 -- column gpu_op (text): the op that it launched (for a graph, its first op)
 -- columns gpu_ns
--- column launch_delay_ns (ns): start of the op minus start of the launch
+-- column launch_delay_ns (ns): start of the op minus start of the launch, less what a late clock adds
 -- column is_slow (boolean): the call took slow_ns or more
 -- column is_late (boolean): the delay was late_ns or more
 -- column is_short (boolean): the op took less time than the call that launched it
