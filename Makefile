@@ -53,9 +53,10 @@ answers: .venv/installed
 	@$(BIN)/python -m tests.answers $(if $(ACCEPT),--accept) $(NAMES)
 
 # Loads a generated trace of SIZE (1GB) with tracekit and with other tools, and prints one table; without
-# SIZE, prints how tracekit's time and memory grow from 10^3 to 10^7 events. Takes minutes.
-bench: $(if $(SIZE),build/bench/installed,.venv/installed)
-	@$(if $(SIZE),build/bench,.venv)/bin/python -m tests.bench.loading $(SIZE)
+# SIZE, prints how tracekit's time and memory grow from 10^3 to 10^7 events. Takes minutes. Perfetto's
+# trace processor is measured, too, if trace_processor_shell is on the PATH.
+bench: build/bench/installed
+	@build/bench/bin/python -m tests.bench.loading $(SIZE)
 
 # Asks tracekit and its peers why runs are slow, and prints how often each is right:
 # tests/bench/diagnosis/README.md. NAME=graph asks only about cases with that word in their names, and prints the wrong answers. Takes minutes.

@@ -3,7 +3,8 @@
 With a size, loads one trace with tracekit and with other tools, and prints one table of which no
 row judges: the size left on disk, and the number of events that can be queried afterwards; times
 are also given as multiples of tracekit's. Without one, prints how the costs of loading, and of the
-first verdict on the database, grow with the events.
+first verdict on the database, grow with the events, beside the time that other tools take to read
+the trace; -: the tool is not installed, failed, or took a minute with a smaller trace.
 
 Each row is a process of its own: wall and CPU time with start-up and imports, and peak resident
 memory. All rows come from one run on one machine.
@@ -13,7 +14,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.bench.generate import size_of, write
@@ -68,11 +71,17 @@ print(len(analysis.t.get_trace(0)))
 COMPARED = (
     "", "wall, s", "times tracekit's", "CPU, s", "peak memory, MB", "on disk", "events kept",
 )  # fmt: skip
+# Peers whose time is shown beside tracekit's growth; Perfetto's trace processor is a program.
+_PEERS = ("orjson.loads", "HTA TraceAnalysis")
+_PERFETTO = "trace_processor_shell"
+# A peer that takes longer than this is not tried with more events.
+_PATIENCE_S = 60
 # An event takes about this many bytes of JSON.
 _EVENT_BYTES = 268
 GROWN = (
     "events", "JSON, MB", "load, s", "CPU, s", "peak memory, MB", "MB/s", "events/s", "on disk",
-    "verdict, s", "CPU, s", "peak memory, MB", "events/s",
+    "verdict, s", "CPU, s", "peak memory, MB", "events/s", *(f"{peer}, s" for peer in _PEERS),
+    "Perfetto, s",
 )  # fmt: skip
 
 
@@ -97,6 +106,7 @@ def compare(size: int, trace: Path, out: Path) -> None:
 def grow(trace: Path, out: Path) -> None:
     """Prints what traces of 10^3 to 10^7 events cost."""
     print(*head(GROWN), sep="\n")
+    impatient = set[str]()
     for exponent in range(3, 8):
         events = write(trace, 10**exponent * _EVENT_BYTES)
         n_bytes = trace.stat().st_size
@@ -107,7 +117,23 @@ def grow(trace: Path, out: Path) -> None:
         rates = (f"{amount / load.wall_s:,.0f}" for amount in (n_bytes / 1e6, events))
         disk = f"{out.stat().st_size / n_bytes:.2f} of the JSON"
         row = [f"{events:,}", f"{n_bytes / 1e6:,.1f}", *_figures(load), *rates, disk]
-        print(line(*row, *_figures(verdict), f"{events / verdict.wall_s:,.0f}"), flush=True)
+        row += [*_figures(verdict), f"{events / verdict.wall_s:,.0f}"]
+        print(line(*row, *_peers(trace, impatient)), flush=True)
+
+
+def _peers(trace: Path, impatient: set[str]) -> Iterator[str]:
+    """The seconds that other tools take to read a trace. Those that need long join `impatient`."""
+    for peer in (*_PEERS, _PERFETTO):
+        found = None
+        if peer in impatient:
+            pass
+        elif peer != _PERFETTO:
+            found = measured("-c", _LOADERS[peer].format(trace=str(trace), out=""))
+        elif (program := shutil.which(peer)) is not None:
+            found = measured("-Q", "SELECT count(*) FROM slice", trace, program=program)
+        if found is None or found.said is None or found.wall_s > _PATIENCE_S:
+            impatient.add(peer)
+        yield "-" if found is None or found.said is None else f"{found.wall_s:.2f}"
 
 
 def _figures(cost: Cost, digits: int = 2) -> tuple[str, str, str]:

@@ -28,10 +28,10 @@ class Cost:
     said: str | None
 
 
-def measured(*arguments: object) -> Cost:
-    """Runs this Python with these arguments, in the repository's root."""
+def measured(*arguments: object, program: str = sys.executable) -> Cost:
+    """Runs a program, by default this Python, with these arguments, in the repository's root."""
     began = time.monotonic()
-    command = [sys.executable, *map(str, arguments)]
+    command = [program, *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as child:
         assert child.stdout
         said = child.stdout.read()
