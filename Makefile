@@ -55,25 +55,20 @@ answers: .venv/installed
 # Loads a generated trace of SIZE (1GB) with tracekit and with other tools, and prints one table; without
 # SIZE, prints how tracekit's time and memory grow from 10^3 to 10^7 events. Takes minutes. Perfetto's
 # trace processor is measured, too, if trace_processor_shell is on the PATH.
-bench: build/bench/installed
-	@build/bench/bin/python -m tests.bench.loading $(SIZE)
+bench: .venv/installed build/peers/installed
+	@$(BIN)/python -m tests.bench.loading $(SIZE)
 
 # Asks tracekit and its peers why runs are slow, and prints how often each is right:
 # tests/bench/diagnosis/README.md. NAME=graph asks only about cases with that word in their names, and prints the wrong answers. Takes minutes.
-diagnosis: .venv/installed build/diagnosis/installed
+diagnosis: .venv/installed build/peers/installed
 	@$(BIN)/python -m tests.bench.diagnosis $(if $(PAGE),--page) $(if $(NAME),--failures $(NAME))
 
 # Each peer has its own folder: HolisticTraceAnalysis and traceinsight, which is in .venv, have modules
 # with the same names.
-PEERS := gpu-idle HolisticTraceAnalysis==0.5.0
-build/diagnosis/installed: constraints.txt | .venv/installed
+PEERS := gpu-idle HolisticTraceAnalysis==0.5.0 orjson
+build/peers/installed: constraints.txt | .venv/installed
 	@rm -rf $(@D)
 	@for each in $(PEERS); do $(BIN)/$(PIP) --no-deps --target $(@D)/$${each%==*} $$each || exit; done
-	@touch $@
-
-build/bench/installed: pyproject.toml constraints.txt $(NATIVE)
-	$(call venv,$(@D))
-	@$(@D)/bin/$(PIP) -e '.[hta]' --group bench
 	@touch $@
 
 # Builds the documentation site in build/docs/site; a broken link is an error. The first time, it

@@ -20,9 +20,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.bench.generate import size_of, write
-from tests.bench.measuring import Cost, head, line, measured
+from tests.bench.measuring import PEERS, Cost, head, line, measured
 
-# Programs that load the trace and print how many events they hold. {trace} and {out} are paths.
+# Programs that load the trace and print how many events they hold. {trace}, {out} and {peers} are
+# paths.
 _LOADERS = {
     "tracekit load": """
 import tracekit
@@ -35,10 +36,12 @@ database = tracekit.load({trace!r}, {out!r}, memory_mb=2000, verdicts=False)
 print(database.fetch("SELECT count(*) FROM event")[1][0][0])
 """,
     "orjson.loads": """
+import sys; sys.path.append({peers!r} + "/orjson")
 import orjson
 print(len(orjson.loads(open({trace!r}, "rb").read())["traceEvents"]))
 """,
     "orjson.loads + Polars": """
+import sys; sys.path.append({peers!r} + "/orjson")
 import orjson, polars
 columns = ("ph", "cat", "name", "pid", "tid", "ts", "dur")
 events = orjson.loads(open({trace!r}, "rb").read())["traceEvents"]
@@ -61,6 +64,7 @@ connection.close()
 """,
     "HTA TraceAnalysis": """
 import contextlib, logging, os, sys
+sys.path.insert(0, {peers!r} + "/HolisticTraceAnalysis")
 logging.disable()
 with contextlib.redirect_stdout(sys.stderr):
     from hta.trace_analysis import TraceAnalysis
@@ -94,13 +98,17 @@ def compare(size: int, trace: Path, out: Path) -> None:
     print(*head(COMPARED), sep="\n")
     own_s = None
     for loader, program in _LOADERS.items():
-        found = measured("-c", program.format(trace=str(trace), out=str(out)))
+        found = measured("-c", _filled(program, trace, out))
         own_s = own_s or found.wall_s
         disk = f"{out.stat().st_size / n_bytes:.2f} of the JSON" if out.exists() else "-"
         out.unlink(missing_ok=True)
         kept = "failed" if found.said is None else f"{int(found.said.split()[-1]):,}"
         wall, cpu, peak = _figures(found, digits=1)
         print(line(loader, wall, f"{found.wall_s / own_s:.2f}", cpu, peak, disk, kept), flush=True)
+
+
+def _filled(program: str, trace: Path, out: Path) -> str:
+    return program.format(trace=str(trace), out=str(out), peers=str(PEERS))
 
 
 def grow(trace: Path, out: Path) -> None:
@@ -128,7 +136,7 @@ def _peers(trace: Path, impatient: set[str]) -> Iterator[str]:
         if peer in impatient:
             pass
         elif peer != _PERFETTO:
-            found = measured("-c", _LOADERS[peer].format(trace=str(trace), out=""))
+            found = measured("-c", _filled(_LOADERS[peer], trace, Path(os.devnull)))
         elif (program := shutil.which(peer)) is not None:
             found = measured("-Q", "SELECT count(*) FROM slice", trace, program=program)
         if found is None or found.said is None or found.wall_s > _PATIENCE_S:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import torch
 
 ROOT = Path(__file__).parents[2]
+# The Makefile installs other tools here, each into a folder of its name.
+PEERS = ROOT / "build" / "peers"
 
 
 @dataclass(frozen=True)

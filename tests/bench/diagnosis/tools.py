@@ -22,9 +22,8 @@ from typing import Any
 
 import tracekit
 from tests.bench.diagnosis.score import Answer, Case
+from tests.bench.measuring import PEERS
 from tracekit.compare import hta
-
-PEERS = Path(__file__).parents[3] / "build" / "diagnosis"
 
 
 def tracekit_(trace: Path) -> Answer:
