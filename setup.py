@@ -129,6 +129,8 @@ class Compile(build_ext):
             else:
                 run_zig(found and found.target, arguments, cache)
             shutil.copy(made, output)
+            if "TRACEKIT_PLATFORM" not in os.environ:
+                _place(made, ROOT / "tracekit/native" / output.name)
 
     def get_ext_filename(self, fullname: str) -> str:
         """The same name on every system: given a full path, Windows loads a library of any suffix.
@@ -136,6 +138,14 @@ class Compile(build_ext):
         https://learn.microsoft.com/windows/win32/api/libloaderapi/nf-libloaderapi-loadlibraryexw
         """
         return "/".join(fullname.split(".")) + ".so"
+
+
+def _place(made: Path, target: Path) -> None:
+    """Puts the library into the checkout, too: Python that starts there imports the checkout's
+    folder instead of the installed package. Programs that use an older library keep theirs."""
+    beside = target.with_name(f"{target.name}.{os.getpid()}")
+    shutil.copy(made, beside)
+    beside.replace(target)
 
 
 class Wheel(bdist_wheel):

@@ -1,4 +1,4 @@
-"""Makes examples/report.png: the first screen of the report of a simulated run.
+"""Makes examples/report.png: the first screen of the report of a run on an H100.
 
     python -m examples.report_picture
 
@@ -14,7 +14,7 @@ from tracekit.reporters.html.reports import write_any
 
 # From the repository's root, so that the page names no other folder.
 PICTURE = Path("examples/report.png")
-RUN = Path("tests/data/simulated-overhead-bound.json.gz")
+RUN = Path("tests/data/h100/faults/attention-by-hand.json.gz")
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
         write_any(run, page)
         with (
             browser() as chromium,
-            open_page(chromium, page, viewport={"width": 1280, "height": 1250}) as view,
+            open_page(chromium, page, viewport={"width": 1280, "height": 1140}) as view,
         ):
             view.scroll_through()
             view.page.screenshot(path=PICTURE)

@@ -143,8 +143,10 @@ def load(
     on_wait: Callable[[], object] | None = None,
     progress: LoadProgress | None = None,
     verdicts: bool | None = None,
+    named: str = "",
 ) -> Session:
-    """Loads traces into one database, several at a time: see `tracekit.load`."""
+    """Loads traces into one database, several at a time: see `tracekit.load`. Temporary files are
+    stored by the name `named`."""
     from tracekit.ingest.hardware import peaks
     from tracekit.ingest.load import into_file, into_memory
     from tracekit.ingest.loader import Loader, LoadRequest
@@ -163,7 +165,9 @@ def load(
     devices = peaks(resources.hardware)
     skips_bad = on_bad is not None
     loader = Loader(
-        LoadRequest(paths, devices, resources, resume, skips_bad, progress, judge=judge)
+        LoadRequest(
+            paths, devices, resources, resume, skips_bad, progress, judge=judge, named=named
+        )
     )
     if database is None:
         name = shown(str(listed[0])) if len(listed) == 1 else f"{len(paths)} traces"

@@ -3,7 +3,7 @@
 -- param bins (integer, default 1000): number of equal bins in the GPU-active span
 -- columns device_id
 -- column step (text): the step of the host that contains the bin's middle; NULL: none
--- columns at_ns, end_ns, communication_ns, exposed_ns
+-- columns start_ns, end_ns, communication_ns, exposed_ns
 -- column overlapped_ns (ns): communication_ns minus exposed_ns
 -- doubts: no_gpu_ops, no_communication, absurd_duration
 WITH call AS (
@@ -23,12 +23,12 @@ span AS (
     FROM windows WHERE kind = 'gpu_active'
 ),
 summed AS (
-    SELECT key.trace_id AS trace_id, key.device_id AS device_id, from_ns AS at_ns, to_ns AS end_ns,
+    SELECT key.trace_id AS trace_id, key.device_id AS device_id, from_ns AS start_ns, to_ns AS end_ns,
            (from_ns + to_ns) // 2 AS middle_ns, sum_where(ns, NOT is_exposed) AS communication_ns,
            sum_where(ns, is_exposed) AS exposed_ns
     FROM interval_bins('stretch', 'span') GROUP BY ALL
 )
-SELECT c.trace_id, device_id, CASE WHEN middle_ns < s.end_ns THEN s.name END AS step, at_ns, c.end_ns,
-       communication_ns, exposed_ns, communication_ns - exposed_ns AS overlapped_ns
+SELECT c.trace_id, device_id, CASE WHEN middle_ns < s.end_ns THEN s.name END AS step, c.start_ns,
+       c.end_ns, communication_ns, exposed_ns, communication_ns - exposed_ns AS overlapped_ns
 FROM summed AS c ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND middle_ns >= s.start_ns
-ORDER BY c.trace_id, device_id, at_ns
+ORDER BY c.trace_id, device_id, c.start_ns

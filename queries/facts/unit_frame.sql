@@ -25,6 +25,6 @@ child AS (
     SELECT trace_id, event_id, NULL, FALSE FROM thread_slice WHERE parent_id IS NULL
 )
 SELECT trace_id, pid, tid, parent_id, event_id, kind = 'annotation' AS is_range, start_ns, end_ns,
-       has(traits, 'module') AS is_module, in_module, name
+       has(traits, 'module') AS is_module, in_module, if(has(traits, 'module'), module_name(name), name)
 FROM child JOIN slices USING (trace_id, event_id)
 WHERE kind = 'python' OR kind = 'annotation' AND NOT has(traits, 'step') AND NOT has(traits, 'server_step')

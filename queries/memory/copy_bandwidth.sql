@@ -1,7 +1,7 @@
 -- question: At what bandwidth did copies run, over time?
 -- since: 0.1
 -- columns device_id, copy_kind
--- column at_ns (ns): start of the stretch, which lasts until the next row of its kind
+-- column at_ns (ns): the instant from which the values hold, until the next row of the same kind
 -- column copies (count): number of copies of that kind in progress
 -- column bytes_per_s (bytes per second): sum of the copies' bandwidths: each copy's bytes over its duration,
 --     as if its speed were constant; copies of unknown size, or without a duration, are left out

@@ -21,8 +21,7 @@ frame AS MATERIALIZED (
     SELECT trace_id, TRUE AS in_stack, stack_id AS frame_id, nullif(parent_id, 0) AS parent_id, name
     FROM stack_frame WHERE trace_id IN (SELECT trace_id FROM inner_frame WHERE in_stack)
     UNION ALL
-    SELECT h.trace_id, FALSE, h.event_id, parent_id,
-           regexp_replace(name, '^ProfilerStep#\d+$', 'ProfilerStep')
+    SELECT h.trace_id, FALSE, h.event_id, parent_id, path_name(name, kind, traits)
     FROM thread_slice AS h JOIN slices AS s USING (trace_id, event_id)
     WHERE h.trace_id IN (SELECT trace_id FROM inner_frame WHERE NOT in_stack)
 ),

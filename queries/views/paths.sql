@@ -1,5 +1,10 @@
 -- Call paths of the host: slices that were called in the same way, added up.
 
+-- A slice's name in a path: without a step's number, an object's address, or a word before a module's name.
+CREATE OR REPLACE MACRO path_name(name, kind, traits) AS
+    CASE WHEN has(traits, 'module') THEN module_name(name) WHEN kind = 'python' THEN frame_name(name)
+         ELSE regexp_replace(name, '^ProfilerStep#\d+$', 'ProfilerStep') END;
+
 -- The call paths of the traces of a relation (by its name; with trace_id), from those slices that begin from
 -- `from_ns` on and before `to_ns` (NULL: all). `node` is a path and `parent` the path without its last frame;
 -- the outermost frame is a thread, or with by_thread := FALSE all threads together, so that equal paths of
@@ -18,8 +23,7 @@ WITH RECURSIVE launched AS (
 ),
 -- There are few labels, but many slices.
 frame_label AS MATERIALIZED (
-    SELECT label_id, kind, CASE kind WHEN 'annotation'
-               THEN regexp_replace(name, '^ProfilerStep#\d+$', 'ProfilerStep') ELSE name END AS name,
+    SELECT label_id, kind, path_name(name, kind, traits) AS name,
            has(traits, 'library') AS is_library, has(traits, 'thread_wait') AS is_wait
     FROM slice_label
 ),

@@ -67,12 +67,12 @@ def captures(device: str, to: str) -> int:
     place = folder / re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     place.mkdir(parents=True, exist_ok=True)
     failed = 0
-    for name, suffix, sizes in _wanted(device):
-        path = place / f"{name}{suffix}.json.gz"
+    for name, called, options in _wanted(device):
+        path = place / f"{called}.json.gz"
         if path.exists():
             continue
         try:
-            done = capture(name, path, Options(**sizes, device=device))
+            done = capture(name, path, options)
             with tracekit.load(path) as run:
                 said = run.verdict().verdict
             note = f"; {done.note}" if done.note else ""
@@ -91,16 +91,19 @@ def captures(device: str, to: str) -> int:
     return int(failed > 0)
 
 
-def _wanted(device: str) -> Iterator[tuple[str, str, dict[str, int]]]:
+def _wanted(device: str) -> Iterator[tuple[str, str, Options]]:
+    """What to capture, the capture's name, and how."""
+    # For `tracekit demo`: with the program's lines and modules, and few steps, since it is bundled.
+    yield "examples.transformer:step", "demo", Options(device=device, stacks=True, active=3)
     left_out = SLOW if device == "cuda" else (*SLOW, *SLOW_ON_CPU)
     names = [each for each in WORKLOADS if each not in left_out]
     for name in sorted(names, key=lambda each: each == LAST):
         # One Triton kernel takes the whole block for up to 64 rows.
         own = {"batch": 1, "seq": 64} if name == "mlp-triton-full" else {}
         if device == "cuda":
-            yield name, "", own
+            yield name, name, Options(**own, device=device)
         if name in ALSO_SMALL or device == "cpu":
-            yield name, "-small", SMALL
+            yield name, f"{name}-small", Options(**SMALL, device=device)
 
 
 def extension(device: str) -> int:

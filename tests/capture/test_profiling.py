@@ -49,12 +49,14 @@ def test_the_wait_at_the_end_of_a_recording_is_in_no_step(tmp_path, monkeypatch)
     assert rows == [(True,)]
 
 
-def test_a_whole_block_becomes_a_database(tmp_path):
+def test_a_whole_block_becomes_a_database(tmp_path, run):
     with tracekit.profile(tmp_path / "run.duckdb"):
         work()
     with tracekit.open_database(tmp_path / "run.duckdb") as database:
         _, rows = database.fetch("SELECT count(*) FROM cpu_ops WHERE name = 'aten::mm'")
+        assert database.sql("SELECT path FROM trace").item() == "run.duckdb"
     assert rows == [(1,)]
+    assert "\nrun.duckdb: CPU only" in run("analyze", "run.duckdb").stdout
     assert [each.name for each in tmp_path.iterdir()] == ["run.duckdb"]
 
 

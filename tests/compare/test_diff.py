@@ -11,6 +11,7 @@ from msgspec.structs import replace
 import tracekit
 from tests.conftest import trace_file
 from tests.kit import traces
+from tests.kit.processes import invoke
 from tests.kit.traces import Together, gpu_op, launched, operator, step
 from tracekit.commands import cli
 from tracekit.compare.diff import fails
@@ -321,3 +322,24 @@ def test_a_number_sign_in_names_is_explained_where_it_stands():
     changed = {"kernel": "sgemm_#x#", "a_name": "sgemm_128x64", "b_name": None}
     own = {"kernel": "layer#", "a_name": "layer#", "b_name": None}
     assert reporter.has_folded([own, changed]) and not reporter.has_folded([own])
+
+
+def test_captures_are_called_by_their_files(tmp_path):
+    captured = {"before.json": "script", "after.json": "train:step"}
+    for name, workload in captured.items():
+        traces.write(tmp_path / name, steps(9, 30), tracekit={"workload": workload})
+    paths = [str(tmp_path / name) for name in captured]
+    told = invoke("diff", *paths).stdout
+    assert f"\na: {paths[0]}\nb: {paths[1]}\n" in told
+    told += "".join(invoke("analyze", path).stdout for path in paths)
+    assert "script" not in told and "train:step" not in told
+    assert "\nbefore.json: " in told and "\nafter.json: " in told
+
+
+def test_a_narrow_terminal_shows_whole_numbers_and_legible_names(tmp_path, monkeypatch):
+    paths = [traces.write(tmp_path / f"{gemm}.json", steps(gemm, 30)) for gemm in (9, 40)]
+    monkeypatch.setenv("COLUMNS", "40")
+    told = invoke("diff", *paths).stdout
+    assert re.search(r"^\+31 us +9 us +40 us +\w{4}", told, flags=re.MULTILINE), told
+    assert "waits" in told and "█" not in told
+    assert max(map(len, told.splitlines())) <= 40

@@ -1,4 +1,7 @@
-"""Makes the traces of this folder again: `python -m tests.data.make [FOLDER]`."""
+"""Makes the traces of this folder again: `python -m tests.data.make [FOLDER]`.
+
+`--demo build/gpu/first/NAME/demo.json.gz` makes a GPU's capture the demo's trace.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,10 @@ from tests.kit.simulator import Simulation
 
 HERE = Path(__file__).parent
 _SMALL = ("--device", "cpu", "--batch", "2", "--seq", "8", "--dim", "16", "--hidden", "32")
+_HOST = re.compile(rb'("host(?:_name)?": )"[^"]*"')
+# The folders of a machine that names begin with, up to a package or the repository.
+_PLACE = rb'"/(?:root|home|tmp|opt|work|Users)/(?:[^"(/]+/)*'
+_LOCAL = re.compile(_PLACE + rb"?(?=(?:examples|tests|torch|tracekit)/)|" + _PLACE)
 _STEPS = ("--warmup", "2", "--active", "3")
 
 # The arguments of `tracekit capture`, by the file that it writes.
@@ -90,11 +97,21 @@ def write_captured(folder: Path) -> None:
         text = gzip.decompress((folder / name).read_bytes())
         for place in (str(HERE.parents[1]), tempfile.gettempdir(), sys.prefix, sys.base_prefix):
             text = text.replace(f'"{place}/'.encode(), b'"')
-        text = re.sub(rb'("host(?:_name)?": )"[^"]*"', rb'\1"host"', text)
-        _packed(folder / name, text)
+        _packed(folder / name, _HOST.sub(rb'\1"host"', text))
+
+
+def put_demo(made: Path, folders: Iterable[Path]) -> None:
+    """Puts a GPU's demo.json.gz into each folder, without host name and local paths."""
+    text = _HOST.sub(rb'\1"host"', gzip.decompress(made.read_bytes()))
+    text = _LOCAL.sub(b'"', text)
+    for folder in folders:
+        _packed(folder / "demo.json.gz", text)
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1]) if sys.argv[1:] else HERE
-    write_simulated(target)
-    write_captured(target)
+    if sys.argv[1:2] == ["--demo"]:
+        put_demo(Path(sys.argv[2]), [HERE / "h100", HERE.parents[1] / "tracekit"])
+    else:
+        target = Path(sys.argv[1]) if sys.argv[1:] else HERE
+        write_simulated(target)
+        write_captured(target)

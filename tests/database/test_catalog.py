@@ -4,9 +4,11 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import duckdb
+
 import tracekit
 from tests.conftest import OWN_TRACES
-from tracekit.database import catalog, constants, facts, packaged
+from tracekit.database import catalog, constants, facts, packaged, stored
 from tracekit.database.remedies import all_remedies
 from tracekit.opening import _ASKS_VERDICTS
 
@@ -91,6 +93,20 @@ def test_columns_of_time_are_integer_nanoseconds():
             assert (column.unit == "ns") == column.name.endswith("_ns"), (query.name, column.name)
             if column.name.startswith("share"):
                 assert column.unit.startswith("fraction of"), (query.name, column.name)
+
+
+def test_one_name_for_a_start_and_for_a_launch():
+    with duckdb.connect() as connection:
+        stored.create_tables(connection, with_views=True)
+        listed = connection.execute(
+            "SELECT table_name, list(column_name) FROM duckdb_columns() "
+            "WHERE NOT internal GROUP BY ALL"
+        ).fetchall()
+    listed += [(query.name, [column.name for column in query.columns]) for query in ALL]
+    for name, columns in listed:
+        assert {"end_ns", "dur_ns"}.isdisjoint(columns) or "at_ns" not in columns, name
+        ids = {each for each in columns if re.fullmatch(r"launch_\w*id", each)}
+        assert {"from_ns", "to_ns"}.isdisjoint(columns) and ids <= {"launch_id"}, name
 
 
 def test_rows_of_equal_traces_keep_their_order():

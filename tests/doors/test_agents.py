@@ -442,11 +442,17 @@ def test_a_load_that_takes_too_long_is_ended(folder, tmp_path, monkeypatch):
 
 
 def test_a_rank_chooses_its_trace(folder, agent):
-    for rank in (0, 1):
+    for run, rank in ((run, rank) for run in ("ranks", "again") for rank in (0, 1)):
         name = f"simulated-2-ranks-rank{rank}.json.gz"
-        (folder / "ranks" / name).parent.mkdir(exist_ok=True)
-        (folder / "ranks" / name).write_bytes((OWN_TRACES / name).read_bytes())
+        (folder / run / name).parent.mkdir(exist_ok=True)
+        (folder / run / name).write_bytes((OWN_TRACES / name).read_bytes())
     for tool, more in (("analyze", {}), ("advise", {}), ("whatif", {"changes": ["host*0.5"]})):
         by_rank = agent.answer(tool, path="ranks", rank=1, **more)
         by_trace = agent.answer(tool, path="ranks", trace_id=2, **more)
         assert by_rank["answer"] == by_trace["answer"] and "--rank 1" in str(by_rank)
+    asked = {"name": "overview", "path": "ranks"}
+    by_rank = agent.answer("query", **asked, rank=1)
+    assert by_rank["answer"] == agent.answer("query", **asked, parameters={"trace": 2})["answer"]
+    assert by_rank["query"] == "tracekit query ranks overview --rank 1"
+    by_rank = agent.answer("diff", a="ranks", b="again", rank=1)
+    assert by_rank["query"].startswith("tracekit diff ranks again --rank 1 ")

@@ -34,6 +34,12 @@ def test_a_question_is_found_by_its_words_in_any_order(words):
     assert "  memory_peak " in asked("query", "--list", *words)
 
 
+def test_a_thresholds_name_is_whole_at_any_width(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = invoke("thresholds", "late").stdout.splitlines()
+    assert "own_excess_share  0.25 share" in lines and max(map(len, lines)) <= 40
+
+
 def test_thresholds_are_listed_with_default_unit_and_meaning():
     (line,) = (each for each in asked("thresholds").splitlines() if each.startswith("small_gain "))
     assert line.split()[1] == "0.05" and "if halving neither side gains" in line

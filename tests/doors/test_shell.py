@@ -6,14 +6,18 @@ import shutil
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 from click.shell_completion import ShellComplete
 
+from tests.conftest import OWN_TRACES
 from tests.kit import hostile, traces
 from tests.kit.lakes import write_rank
 from tests.kit.processes import on_terminal, ran
 from tracekit import stages
 from tracekit.commands import cli
+from tracekit.database import catalog
+from tracekit.opening import load
 
 TRACEKIT = Path(sys.executable).parent / "tracekit"
 PATH = f"{TRACEKIT.parent}{os.pathsep}{os.environ['PATH']}"
@@ -140,6 +144,18 @@ def test_sql_without_a_statement_opens_a_shell(tmp_path, database, run):
     found, status = shown(tmp_path, "sql", "t.json", PATH=path)
     assert status == 2 and "tracekit load t.json" in found
     assert "Missing argument 'STATEMENT'" in run("sql", database).stderr
+
+
+def test_in_any_duckdb_client_questions_are_table_functions(tmp_path, run):
+    path = tmp_path / "run.duckdb"
+    functions = run("sql", "--functions").stdout
+    with load(OWN_TRACES / "cpu-train-step.json.gz", path) as session:
+        rows = {name: len(list(session.ask(name))) for name in catalog.queries()}
+    with duckdb.connect(path, read_only=True) as client:
+        client.execute(functions)
+        assert {name: len(client.execute(f"FROM {name}()").fetchall()) for name in rows} == rows
+        client.execute("SET VARIABLE top = 1")
+        assert len(client.execute("FROM top_cpu_ops()").fetchall()) == 1 < rows["top_cpu_ops"]
 
 
 # -- what is shown while work takes long

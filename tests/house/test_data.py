@@ -10,6 +10,7 @@ import tracekit
 from tests.conftest import GPU_TRACES, OWN_TRACES
 from tests.data import make
 from tests.kit.traces import document
+from tracekit.capture.workload import capture
 
 
 def operators(database) -> list[tuple]:
@@ -45,7 +46,25 @@ def test_captured_traces_call_the_same_operators_when_made_again(name, run, tmp_
 
 def test_the_demo_is_a_capture_of_the_gpu():
     demo = Path(tracekit.__file__).with_name("demo.json.gz")
-    assert demo.read_bytes() == (GPU_TRACES / "train-step-small.json.gz").read_bytes()
+    captured = (GPU_TRACES / f"{name}.json.gz" for name in ("demo", "train-step-small"))
+    assert demo.read_bytes() == next(each for each in captured if each.exists()).read_bytes()
+
+
+@pytest.mark.thorough
+def test_a_capture_of_the_demos_program_has_lines_and_modules_and_becomes_the_demo(tmp_path):
+    pytest.importorskip("torch")
+    from tests.bench import gpu_first
+
+    name, called, options = next(iter(gpu_first._wanted("cpu")))
+    capture(name, tmp_path / "made.json.gz", options)
+    make.put_demo(tmp_path / "made.json.gz", [tmp_path])
+    text = gzip.decompress((tmp_path / f"{called}.json.gz").read_bytes()).decode()
+    assert '"host": "host"' in text
+    assert not re.search(r'"/(root|home|tmp|opt|work|Users)\b', text)
+    with tracekit.load(tmp_path / f"{called}.json.gz") as run:
+        assert "Block_1" in run.query("module_time")["module"].to_list()
+        places = run.sql("SELECT name FROM python_frames")["name"].to_list()
+    assert any(re.fullmatch(r"examples/transformer\.py\(\d+\): step", each) for each in places)
 
 
 def test_no_captured_trace_says_where_it_was_made():

@@ -26,7 +26,7 @@ def calls(run, tmp_path, name: str) -> dict[str, int]:
 @pytest.mark.thorough
 def test_the_diagnosis_counts_what_the_programs_do(run, tmp_path):
     loop, batched = calls(run, tmp_path, "loop"), calls(run, tmp_path, "batched")
-    shown = re.findall(r"^(aten::\w+) +([\d,]+) +[\d,]+ +[\d,]+$", PAGE, re.MULTILINE)
+    shown = re.findall(r"^(aten::\w+) +([\d,]+) +[\d,.]+ +[\d,.]+$", PAGE, re.MULTILINE)
     assert len(shown) == 5
     for name, count in shown:
         assert loop[name] == int(count.replace(",", ""))

@@ -72,6 +72,24 @@ def built(tmp_path_factory) -> tuple[Path, Path]:
 
 
 @pytest.mark.thorough
+def test_python_in_a_checkout_that_was_installed_uses_its_library(tmp_path):
+    if not shutil.which("gcc"):
+        pytest.skip("no gcc: nothing is compiled")
+    for folder in FOLDERS:
+        ignored = shutil.ignore_patterns("*.so", "__pycache__")
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
+    for name in ("setup.py", "pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    build = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "elsewhere"]
+    subprocess.run(build, cwd=tmp_path, check=True, env=os.environ | {"CC": "gcc"})
+    program = "from tracekit.native.library import library; print(library()._name)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(tmp_path / "tracekit/native/libtracekit.so")
+
+
+@pytest.mark.thorough
 def test_both_distributions_hold_the_licenses_the_skill_and_all_sql(built):
     source, wheel = built
     version = f"torch_tracekit-{tracekit.__version__}"

@@ -57,6 +57,10 @@ def test_the_function_that_computes_is_kept(name, short):
     assert short_name(name) == short
 
 
+def test_what_computes_is_kept_where_the_whole_name_does_not_fit():
+    assert short_name(SCALED, 44) == "elementwise_kernel<MulFunctor>"
+
+
 @given(st.text("aZN_Kernel2<>(){}:, *0123456789", max_size=80), st.integers(10, 80))
 def test_any_text_has_a_short_name(text, most):
     assert len(short_name(text, most)) <= most

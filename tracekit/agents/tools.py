@@ -193,6 +193,7 @@ class Tools:
             dict[str, str | int | float | bool | None] | None,
             Field(description="The question's parameters, such as trace and top"),
         ] = None,
+        rank: _Rank = None,
         columns: Annotated[
             list[str] | None, Field(description="Only these columns, in this order")
         ] = None,
@@ -211,7 +212,13 @@ class Tools:
         question = catalog.query(name)
         chosen = question.check_columns(columns or ())
         checked = question.check_parameters(parameters or {})
+        options = [f"--param {shlex.quote(f'{key}={value}')}" for key, value in checked.items()]
         with self._reading(path) as database:
+            if rank is not None:
+                options.append(f"--rank {rank}")
+                if "trace" in checked:
+                    raise TracekitError("choose a trace by the parameter trace or by its rank")
+                checked |= question.check_parameters({"trace": database.chosen(None, rank)})
             statement = database.shown_sql(question, checked)
             limit_s = self._limit_s(timeout_s)
             with database.checked(question):
@@ -234,7 +241,6 @@ class Tools:
                 left_out.append("nothing: the trace has no data for this question")
             return {**fitted, "units": column_units}, left_out
 
-        options = [f"--param {shlex.quote(f'{key}={value}')}" for key, value in checked.items()]
         command = " ".join([_command("query", as_operand(path), name), *options])
         return answer(command, fit, page, findings if name == "overview" else doubts)
 
@@ -285,6 +291,9 @@ class Tools:
         trace_ids: Annotated[
             list[int] | None, Field(description="The two traces to compare, if there are more")
         ] = None,
+        rank: Annotated[
+            int | None, Field(description="The rank of both runs, a and b, to compare")
+        ] = None,
         top: Annotated[
             int,
             Field(description="Number of kernels, operators and modules to compare", ge=1, le=200),
@@ -297,8 +306,10 @@ class Tools:
         that account for them."""
         page = self._page(rows, offset, part)
         paths = [a] if b is None else [a, b]
+        if rank is not None and (b is None or trace_ids is not None):
+            raise TracekitError("rank is for two runs, a and b: trace_ids chooses from all traces")
         with self._reading(*paths) as database:
-            known = database.trace_ids()
+            known = database.trace_ids() if rank is None else database.of_rank(rank)
             if trace_ids is None and len(known) != 2:
                 raise TracekitError(
                     f"{database.name}: give two traces (a and b), or choose two of its traces by "
@@ -317,6 +328,8 @@ class Tools:
         command = _command("diff", *map(as_operand, paths))
         if trace_ids is not None:
             command += f" --trace-ids {first} {second}"
+        elif rank is not None:
+            command += f" --rank {rank}"
         command += f" --top {top} --json"
         return answer(command, document, page, findings)
 

@@ -66,7 +66,7 @@ def record(
         if not recordings:
             raise TracekitError(f"{profiler} {first}: nothing was recorded")
         if target.suffix == ".duckdb":
-            return load(recordings, target), is_ended
+            return load(recordings, target, named=target.name), is_ended
         traces = load(recordings)
         export(traces, target)
         return traces, is_ended

@@ -59,7 +59,7 @@ def save(
         recorder.export(raw, is_cut=is_cut)
         if nothing and not _has_work(raw):
             raise TracekitError(nothing)
-        packed = raw.with_name(output.stem + ".json.gz") if is_database else output
+        packed = raw.with_suffix(".json.gz") if is_database else output
         _pack(raw, packed, facts | {_AS: _DATABASE} if is_database else facts)
         size_mb = packed.stat().st_size / 1e6
         if max_mb is not None and size_mb > max_mb:
@@ -70,7 +70,7 @@ def save(
         if is_database:
             from tracekit.opening import load
 
-            load(packed, output).close()
+            load(packed, output, named=output.name).close()
 
 
 def _has_work(exported: Path) -> bool:

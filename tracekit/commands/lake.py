@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -50,7 +50,7 @@ _WORKERS = (
 @options.resource_options
 @options.writing
 def load(
-    traces: tuple[str, ...], output: str, no_verdict: bool, request: Request, **how: bool
+    traces: tuple[str, ...], output: str, no_verdict: bool, request: Request, **how: Any
 ) -> CommandResult:
     """Load traces into a database that any DuckDB client can open.
 

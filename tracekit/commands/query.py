@@ -154,9 +154,25 @@ def _explain_doubts(
         click.echo(f"0 rows{why}", err=True)
 
 
+def _print_functions(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if is_asked:
+        from tracekit.database import catalog
+
+        click.echo(catalog.functions(), nl=False)
+        context.exit()
+
+
 @options.command()
 @click.argument("source", metavar="TRACE|DB")
 @click.argument("statement", nargs=-1)
+@option(
+    "--functions",
+    "Print SQL that makes the questions table functions in any DuckDB client, and exit.",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_functions,
+)
 @pairs_option("--param parameters", "Set a parameter of the questions that STATEMENT calls.")
 @requesting(*options.ROWS, *options.RESOURCES)
 def sql(
@@ -229,9 +245,7 @@ def _open_shell(source: str) -> None:
     with temporary_folder() as folder:
         if (shell := shutil.which("duckdb")) and _reads(shell, path):
             questions = folder / "questions.sql"
-            questions.write_text(
-                "".join(f"{each.as_function};\n" for each in catalog.queries().values()), "utf-8"
-            )
+            questions.write_text(catalog.functions(), "utf-8")
             command = [shell, "-readonly", "-cmd", f".read {questions}", path]
         elif shell := shutil.which("harlequin"):
             command = [shell, "--read-only", path]

@@ -421,6 +421,11 @@ def is_query(name: str) -> bool:
     return name in _topics()
 
 
+def functions() -> str:
+    """Statements that make each question a table function on a connection to a database."""
+    return "".join(f"{each.as_function};\n" for each in queries().values())
+
+
 def matching(words: str) -> list[Query]:
     """The queries whose name or question contains all the words."""
     return [

@@ -158,16 +158,24 @@ class Session:
             return trace
         if trace is not None:
             raise TracekitError("choose a trace by its trace_id or by its rank, not by both")
-        rows = self.fetch("SELECT trace_id, rank FROM trace ORDER BY rank, trace_id")[1]
-        found = [each for each, its_rank in rows if its_rank == rank]
+        found = self.of_rank(rank)
         if len(found) == 1:
-            return int(found[0])
-        if found:
-            ids = ", ".join(map(str, found))
-            raise TracekitError(
-                f"{self.name}: several traces have rank {rank}: choose one by its trace_id "
-                f"(--trace-id): {ids}"
-            )
+            return found[0]
+        ids = ", ".join(map(str, found))
+        raise TracekitError(
+            f"{self.name}: several traces have rank {rank}: choose one by its trace_id "
+            f"(--trace-id): {ids}"
+        )
+
+    def of_rank(self, rank: int) -> list[int]:
+        """The trace_ids of the traces of a rank.
+
+        Raises:
+            TracekitError: when there is none.
+        """
+        rows = self.fetch("SELECT trace_id, rank FROM trace ORDER BY rank, trace_id")[1]
+        if found := [int(each) for each, its_rank in rows if its_rank == rank]:
+            return found
         ranks = ", ".join(dict.fromkeys(str(each) for _, each in rows if each is not None))
         raise TracekitError(f"{self.name}: has no rank {rank}; its ranks are {ranks or 'unknown'}")
 

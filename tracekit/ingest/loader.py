@@ -76,6 +76,8 @@ class LoadRequest(Struct, frozen=True):
     progress: LoadProgress | None = None
     opened: Iterable[ByteStream] | None = None
     """Open traces to load instead of those at the paths."""
+    named: str = ""
+    """The name of the traces; empty: their paths."""
     judge: Judge | None = None
     """Judges the traces after loading."""
 
@@ -277,6 +279,7 @@ class Loader:
                         stream.close()
                         self.loaded += 1
                     else:
+                        stream.path = self.request.named or stream.path
                         yield stream
             except TracekitError as error:
                 self._reject(error)

@@ -63,6 +63,8 @@ FOLDED = " (# in names: any number)"
 # The maximum length of a comment on GitHub.
 _MOST_CHARACTERS = 65_536
 _NAME_CHARACTERS = 120
+# In fewer columns, names would be cut to a few letters.
+_TIGHT = 60
 # `$` begins a formula: https://docs.github.com/get-started/writing-on-github. A colon or a dot is
 # part of an emoji or an address only before a letter.
 _LIVE = re.compile(r"[\\`*_{}\[\]<>&|~@#$]|[:.](?=\S)")
@@ -84,11 +86,24 @@ def render(comparison: Diff) -> None:
         out.print(comparison.units_differ)
     for title, columns, rows in _changes(comparison, is_narrow=out.width < WIDTH):
         section(out, title)
-        out.print(table(columns, rows))
+        out.print(table(*(_named(columns, rows) if out.width < _TIGHT else (columns, rows))))
     if comparison.doubts:
         section(out, "Caveats")
     for row in comparison.doubts:
         out.print(Text(printable(_doubt(row))))
+
+
+def _named(
+    columns: Sequence[str], rows: Sequence[Sequence[Cell]]
+) -> tuple[list[str], list[list[Cell]]]:
+    """A table of times and names: without bars, ratios and counts, which leaves room for names."""
+    kept = [
+        at
+        for at, head in enumerate(columns)
+        if not head.startswith((">b / a", ">count", ">calls", ">allocations"))
+        and not any(isinstance(row[at], Bar) for row in rows)
+    ]
+    return [columns[at] for at in kept], [[row[at] for at in kept] for row in rows]
 
 
 def has_folded(rows: Rows) -> bool:

@@ -131,13 +131,13 @@ def _kernels(analysis: Analysis, width: int, most: int) -> list[Text]:
     rows = screen.kernels(analysis, most)
     if not rows or analysis.gpu is None or forbids_verdicts(analysis.trace.health):
         return []
-    calls = width >= WIDTH
-    room = width - _KERNEL - 8 * calls
+    counts = width >= WIDTH
+    room = width - _KERNEL - 8 * counts
     of_limit = "achieved, of limit" if any(row.achieved for row in rows) else ""
-    heading = f"{'Top kernels':<{room}} {'calls ' * calls:>{8 * calls}}{'time':>7}"
+    heading = f"{'Top kernels':<{room}} {'count ' * counts:>{8 * counts}}{'time':>7}"
     lines = [Text(f"{heading} {of_limit:>{_ACHIEVED}}".rstrip(), "bold")]
     for row in rows:
-        count = f"{row.count:>7,} " if calls else ""
+        count = f"{row.count:>7,} " if counts else ""
         figures = f"{count}{percent(row.share):>7} {row.achieved:>{_ACHIEVED}}"
         lines.append(Text(f"{fitted(row.name, room):<{room}} {figures}".rstrip()))
     return lines

@@ -30,6 +30,8 @@ _COMMON = re.compile(
 _TYPES = re.compile(f"{_COMMON.pattern}|float|double|[hH]alf|__half|\\w*(bf|BF|f|F)loat16\\w*")
 # Levels of template arguments, and which of them are left out: what fits is shown.
 _DETAILS = ((3, _COMMON), (3, _TYPES), (2, _COMMON), (2, _TYPES), (1, _TYPES))
+# The last argument of the last argument: of functors in functors, the one that computes.
+_INNERMOST = re.compile(r"[\w:]+(?=>+$)")
 _VAGUE = {"kernel", "type", "run", "main_kernel", "operator()"}
 # The rest of a longer name is not read: a trace may say anything.
 _LONGEST = 4_000
@@ -55,6 +57,8 @@ def short_name(name: str, most: int = 60) -> str:
         return _cut(name, most)
     *_, last = _split(_RETURNED.sub("", name.removesuffix(" const")), " ")
     made = [_named(last, depth, dropped) for depth, dropped in _DETAILS]
+    if innermost := _INNERMOST.search(made[1]):
+        made.insert(2, f"{made[-1]}<{innermost[0]}>")
     return next((each for each in made if len(each) <= most), "") or _cut(made[-1], most)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
+from rich.padding import Padding
 from rich.text import Text
 
 from tracekit.reporters.kernel_names import short_name
@@ -206,5 +207,10 @@ def show_thresholds(thresholds: Iterable[Threshold]) -> None:
         for each in thresholds
     ]
     with out.capture() as printed:
-        out.print(table(["threshold", ">default", "unit", "meaning"], rows))
+        if out.width >= WIDTH:
+            out.print(table(["threshold", ">default", "unit", "meaning"], rows))
+        else:
+            for name, default, unit, meaning in rows:
+                out.print(f"{name}  {default} {unit}".rstrip())
+                out.print(Padding(meaning, (0, 0, 0, 4)))
     show_paged(printed.get())

@@ -32,8 +32,8 @@ PLAIN = colors.of("unknown")
 _FOLDED, FOLDED = 0.01, "each under 1 %"
 # Labels that are tracekit's own words, such as launch_latency.
 WORDS = (
-    "{untraced: 'nothing recorded', memcpy: 'copies'}[datum.label] "
-    "|| replace(datum.label, /_/g, ' ')"
+    "{untraced: 'nothing recorded', memcpy: 'copies', cpu_op: 'operator', gpu: 'GPU op', "
+    "annotation: 'range'}[datum.label] || replace(datum.label, /_/g, ' ')"
 )
 _WIDTH = 720
 # A short name of a kernel has at most this many characters.

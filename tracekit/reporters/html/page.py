@@ -38,7 +38,7 @@ from tracekit.version import __version__
 # A sentence is longer only if it contains an absurdly long name from the trace.
 _LONGEST_SENTENCE = 2_000
 # The most letters of a kernel's name on the first screen.
-_KERNEL = 34
+_KERNEL = 38
 
 
 class Part(Struct, frozen=True):

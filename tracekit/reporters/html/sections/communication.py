@@ -22,7 +22,7 @@ _MOST = 2000
 def communication(subject: Subject, rows: pl.DataFrame) -> Figure:
     """Collectives over time: exposed, and overlapped with compute."""
     ran, exposed = int(rows["communication_ns"].sum()), int(rows["exposed_ns"].sum())
-    rows = subject.since_start(rows.drop("trace_id"), "at_ns", "end_ns")
+    rows = subject.since_start(rows.drop("trace_id"), "start_ns", "end_ns")
     return Figure(
         f"Collectives ran for {duration(ran)} of the GPU-active span. No compute covers "
         f"{duration(exposed)} of it ({share(exposed, ran)}).",
@@ -92,16 +92,19 @@ def _collectives_over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
         .transform_fold(["exposed_ns", "overlapped_ns"], as_=["part", "part_ns"])
         .transform_calculate(
             color="datum.part == 'exposed_ns' ? 'communication' : 'communication, overlapped'",
-            share="datum.part_ns / (datum.end_ns - datum.at_ns)",
-            low="datum.part == 'exposed_ns' ? 0 : datum.exposed_ns / (datum.end_ns - datum.at_ns)",
+            bin_ns="datum.end_ns - datum.start_ns",
+        )
+        .transform_calculate(
+            share="datum.part_ns / datum.bin_ns",
+            low="datum.part == 'exposed_ns' ? 0 : datum.exposed_ns / datum.bin_ns",
         )
         .transform_calculate(high="datum.low + datum.share")
     )
     with_tips = charts.with_tooltip(
-        base, "at_ns=at", "color:N=part", "part_ns=time", "share:Q|.1%", "step:N"
+        base, "start_ns=at", "color:N=part", "part_ns=time", "share:Q|.1%", "step:N"
     )
     bars = with_tips.mark_rect().encode(
-        x=charts.time("at_ns", 8),
+        x=charts.time("start_ns", 8),
         x2=alt.X2("end_ns:Q"),
         y=alt.Y("low:Q", title="share of the time",
                 axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1])),

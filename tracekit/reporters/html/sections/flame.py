@@ -44,7 +44,7 @@ def flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     shades = {kind: colors.KINDS.get(kind, colors.of("unknown")) for kind in kinds}
     # Kinds of little host time may have much of the device's.
     values = charts.listed(rows, "kind", pl.max_horizontal("host_ns", "gpu_ns"))
-    by_kind = charts.shades("kind", shades, values=values)
+    by_kind = charts.shades("kind", shades, values=values, labelExpr=charts.WORDS)
     chart = frames_chart(rows, by_kind, ["kind:N=kind", "count:Q=count"])
     says = "Work that begins in the verdict's window."
     if subject.window.kind not in ("step", "range"):

@@ -34,7 +34,7 @@ def memory(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     rows = rows.drop("trace_id").filter(
         device_type=first["device_type"], device_id=first["device_id"]
     )
-    rows = subject.since_start(rows, "at_ns", "end_ns")
+    rows = subject.since_start(rows, "start_ns", "end_ns")
     reserved = (
         f", of {size(first['reserved_bytes'])} reserved then" if first["reserved_bytes"] else ""
     )
@@ -248,10 +248,10 @@ def _device(row: dict[str, int]) -> str:
 def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
     base = alt.Chart(rows).transform_filter(charts.OF_CHOSEN_STEP)
     tips = (
-        "at_ns=at", "min_allocated_bytes=allocated, least", "max_allocated_bytes=allocated, most",
-        "max_reserved_bytes=reserved", "step:N",
+        "start_ns=at", "min_allocated_bytes=allocated, least",
+        "max_allocated_bytes=allocated, most", "max_reserved_bytes=reserved", "step:N",
     )  # fmt: skip
-    x, y = charts.time("at_ns", 8), charts.y("bytes", "memory", 6)
+    x, y = charts.time("start_ns", 8), charts.y("bytes", "memory", 6)
     color = charts.color(["allocated", "reserved"], "memory", symbolOpacity=1)
     band = (
         base.transform_calculate(color="'allocated'")
@@ -277,7 +277,7 @@ def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
         .encode(x=x, y=alt.Y("max_allocated_bytes:Q"))
     )
     dot = charts.with_tooltip(peak, *tips).mark_point(filled=True, size=60, color=charts.PLAIN)
-    at = "scale('x', datum.at_ns)"
+    at = "scale('x', datum.start_ns)"
     align = alt.ExprRef(f"{at} < 60 ? 'left' : {at} > width - 60 ? 'right' : 'center'")
     text = peak.mark_text(dy=-10, align=align).encode(text=alt.Text("peak:N"))
     return charts.sized([band, lines, dot, text], 170, charts.CHOSEN_STEP)

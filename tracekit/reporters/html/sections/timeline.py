@@ -121,7 +121,7 @@ def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
 
 
 def faster(subject: Subject) -> Figure | None:
-    """A map of replays: the window's length and the slower side, by speed of host and device."""
+    """A map of replays: the window's length and the regime, by speed of host and device."""
     speeds = subject.judgement.speeds
     if not speeds or subject.analysis.verdict.regime == UNKNOWN:
         return None
@@ -138,7 +138,7 @@ def faster(subject: Subject) -> Figure | None:
         x=alt.X("host:O", title="host speed, times as recorded", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("device:O", title="device speed, times as recorded", sort="descending"),
     )  # fmt: skip
-    by_side = charts.color(rows["color"].to_list(), "slower side")
+    by_side = charts.color(rows["color"].to_list(), "regime")
     tips = ("host:Q", "device:Q", "network:Q", "window_ns=window")
     drawn = charts.cells(base, by_side, tips, "window_ns_text:N", stroke="white")
     command = subject.command("whatif")

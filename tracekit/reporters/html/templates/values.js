@@ -36,6 +36,7 @@ const bytes = (value) => inUnits(value, [["TB", 1e12], ["GB", 1e9], ["MB", 1e6],
 
 // Columns whose values are words of tracekit's own, and columns whose names do not say enough.
 const WORDS = /^(activity|bottleneck|cause|class|color|idle_class|kind|main_cause|part|regime|severity|verdict|what_changed)$/;
+const SAID = { untraced: "nothing recorded", memcpy: "copies", cpu_op: "operator", gpu: "GPU op", annotation: "range" };
 const HEADINGS = {
   a_ns: "a", b_ns: "b", bytes_per_s: "bytes/s", change_ns: "change", copy_kind: "direction", cpu_op: "operator",
   cpu_op_id: "operator's event", covered_ns: "of it, GPU busy", ended_by: "ended by kernel", gap_ns: "length",
@@ -50,7 +51,7 @@ const HEADINGS = {
 function shown(column, value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value !== "number") return WORDS.test(column) ? value.replaceAll("_", " ").replace(/^untraced$/, "nothing recorded") : String(value);
+  if (typeof value !== "number") return WORDS.test(column) ? (SAID[value] ?? value.replaceAll("_", " ")) : String(value);
   if (column.endsWith("_ns")) return duration(value);
   if (column.endsWith("bytes")) return bytes(value);
   if (column.endsWith("bytes_per_s")) return `${bytes(value)}/s`;
