@@ -12,7 +12,7 @@
 -- column b_ns (ns): time in b's window
 -- columns change_ns
 -- column until_ns (ns): a's window and the bars up to this one; the last change ends at b's window exactly
--- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, cold_first_step, absurd_duration
+-- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, cold_first_step, absurd_duration, recorder_cost
 -- The median steps if both runs have steps, else the whole spans; no rows if only one run has GPU ops.
 WITH win AS (
     SELECT side, w.*

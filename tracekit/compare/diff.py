@@ -18,6 +18,7 @@ from tracekit.evidence.units import ITERATION, counted_units, named_units
 from tracekit.records import Record, Shown
 from tracekit.stages import stage
 from tracekit.text import counted, duration, size
+from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import LateRank, RunVerdict
 from tracekit.verdicts import verdict_together, verdicts
 
@@ -197,7 +198,8 @@ def diff(database: Session, a: int = 1, b: int = 2, top: int = 20) -> Diff:
     Raises:
         TracekitError: when the database has no such trace.
     """
-    paths = {row["trace_id"]: row["path"] for row in database.ask("overview")}
+    traces = {row["trace_id"]: row for row in database.ask("overview")}
+    paths = {trace_id: row["path"] for trace_id, row in traces.items()}
     for trace_id in (a, b):
         if trace_id not in paths:
             known_ids = ", ".join(map(str, paths))
@@ -210,7 +212,11 @@ def diff(database: Session, a: int = 1, b: int = 2, top: int = 20) -> Diff:
         for name in ("diff_waterfall", "diff_kernels", "diff_operators")
         for row in database.doubts(name, findings=doubts)
         if row["trace_id"] in (a, b)
-        and (row["severity"] in _SERIOUS or row["code"] == "no_gpu_ops")
+        and (
+            row["severity"] in _SERIOUS
+            or row["code"] == "no_gpu_ops"
+            or _is_dilated(row, traces[row["trace_id"]]["span_ns"], database.thresholds)
+        )
     }
     without = [key for key in findings if key[1] == "no_gpu_ops"]
     if len(without) == len({a, b}):
@@ -381,3 +387,11 @@ def _pace(run: RunVerdict, name: str, others: list[tuple[RunVerdict, str]]) -> l
 def _is_alike(one: LateRank, other: LateRank) -> bool:
     """Whether a rank is late for the same reason and by about the same time in two runs."""
     return one.cause == other.cause and 2 * (one.excess_ns or 0) >= (other.excess_ns or 0)
+
+
+def _is_dilated(finding: Mapping[str, Any], span_ns: int | None, thresholds: Thresholds) -> bool:
+    """Whether it is an estimate that the recorder made a trace so much longer that a measured
+    length would be a warning."""
+    if finding["code"] != "recorder_cost" or span_ns is None:
+        return False
+    return bool(span_ns > thresholds.dilation_ratio * (span_ns - finding["time_ns"]))

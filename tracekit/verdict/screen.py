@@ -182,12 +182,16 @@ def without_profiler(analysis: Analysis) -> str:
 
 def without_once(analysis: Analysis) -> str:
     """For the end of a phrase: how long the judged window would take without a few one-offs, if
-    shares are of that length; else empty."""
+    shares are of that length; else empty. Of a trace without a device, the profiler's estimated
+    cost is left out, too."""
     judged, gains = analysis.judged, analysis.judged.gains
     if gains is None and analysis.priced_ns and not without_profiler(analysis):
         length, span_ns = duration(analysis.priced_ns), judged.window.span_ns
-        is_less = analysis.priced_ns < span_ns and length != duration(span_ns)
-        return f", {length} without one-offs" if is_less else ""
+        if analysis.priced_ns >= span_ns or length == duration(span_ns):
+            return ""
+        if any(each.code == "recorder_cost" for each in analysis.trace.health):
+            return f", at most {length} without the profiler"
+        return f", {length} without one-offs"
     if gains is None or not is_hardly_once(judged, analysis.thresholds):
         return ""
     return f", {duration(gains.window_ns)} without one-offs"
