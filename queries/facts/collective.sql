@@ -1,5 +1,5 @@
 -- fact: A collective's kernel, with what the trace records about it.
--- needs: thread_slice
+-- needs: thread_slice, gpu_timeline
 -- of: gpu_ops
 -- when: class = 'communication'
 -- A collective's arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) are on
@@ -103,10 +103,11 @@ chosen AS MATERIALIZED (
 ),
 call AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, event_id, start_ns, end_ns
     FROM chosen),
-compute AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns, end_ns FROM gpu_ops
-    WHERE activity = 'compute'),
-covered AS (FROM interval_covered('call', 'compute'))
-SELECT c.*, c.dur_ns - covered_ns AS exposed_ns, count(*) OVER alike AS alike_count,
+-- The device communicates while no compute kernel runs.
+communicating AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns, end_ns
+    FROM gpu_timeline WHERE activity = 'communication'),
+covered AS (FROM interval_covered('call', 'communicating'))
+SELECT c.*, covered_ns AS exposed_ns, count(*) OVER alike AS alike_count,
        CASE WHEN message_bytes IS NOT NULL THEN greatest(
            CASE WHEN alike_count > 1 THEN c.dur_ns - min(c.dur_ns) OVER alike END,
            nullif(greatest(0, c.dur_ns - thresholds().slow_message_ns - round(
