@@ -230,8 +230,8 @@ class Builder:
 
     def _drop_read_by(self, fact: Fact) -> None:
         """Drops the large intermediate tables that this fact was the last to read."""
-        for name in _last_read().get(fact.name, ()):
-            if name in self._large:
+        if self._large:
+            for name in self._large.intersection(_last_read().get(fact.name, ())):
                 self._connection.execute(f"DROP TABLE {_SCRATCH}{name}")
                 self._large.remove(name)
 
