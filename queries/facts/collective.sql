@@ -1,5 +1,5 @@
 -- fact: A collective's kernel, with what the trace records about it.
--- needs: thread_slice
+-- needs: thread_slice, gpu_timeline
 -- of: gpu_ops
 -- when: class = 'communication'
 -- A collective's arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) are on
@@ -55,7 +55,9 @@ communication_kernel AS (
 ),
 scoped AS (
     SELECT t.*, CASE WHEN t.launch_start_ns < s.end_ns THEN s.name END AS scope,
-           CASE WHEN t.launch_start_ns < s.end_ns THEN s.args END AS scope_args,
+           -- Parsed once.
+           CASE WHEN t.launch_start_ns < s.end_ns THEN json_extract(s.args, ['Input Dims', 'Input type',
+               'Message size [bytes]', 'NCCL communicator ID']) END AS scope_args,
            t.args->>'Collective name' AS collective
     FROM communication_kernel AS t ASOF LEFT JOIN scope AS s
       ON t.trace_id = s.trace_id AND t.pid = s.pid AND t.tid = s.tid AND t.launch_start_ns >= s.start_ns
@@ -69,7 +71,7 @@ typed AS (
         TRY_CAST(args->>'Group size' AS BIGINT) AS group_size,
         coalesce(args->>'Process Group Name', args->>'Process Group ID') AS group_name,
         nullif(args->>'Process Group Ranks', '[]') AS group_ranks,
-        coalesce(args->>'Comms Id', scope_args->>'NCCL communicator ID') AS communicator,
+        coalesce(args->>'Comms Id', scope_args[4]->>'$') AS communicator,
         TRY_CAST(args->>'Seq' AS BIGINT) AS sequence,
         CASE lower(args->>'Collective name') WHEN 'send' THEN 'send' WHEN 'recv' THEN 'receive' END
             AS direction,
@@ -81,9 +83,9 @@ typed AS (
             WHEN list_count(integers_of(text)) = nullif(len(integers_of(text)), 0) THEN integers_of(text)
             END) AS sizes, sizes[1] AS sent_sizes, sizes[2] AS received_sizes,
         coalesce(list_max(list_transform(
-            list_zip(shapes_of(scope_args->'Input Dims'), texts_of(scope_args->'Input type')),
+            list_zip(shapes_of(scope_args[1]), texts_of(scope_args[2])),
             lambda x: elements(x[1]) * element_bytes(x[2])
-        ))::BIGINT, TRY_CAST(scope_args->>'Message size [bytes]' AS BIGINT)) AS scope_bytes
+        ))::BIGINT, TRY_CAST(scope_args[3]->>'$' AS BIGINT)) AS scope_bytes
     FROM scoped
 ),
 chosen AS MATERIALIZED (
@@ -103,10 +105,11 @@ chosen AS MATERIALIZED (
 ),
 call AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, event_id, start_ns, end_ns
     FROM chosen),
-compute AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns, end_ns FROM gpu_ops
-    WHERE activity = 'compute'),
-covered AS (FROM interval_covered('call', 'compute'))
-SELECT c.*, c.dur_ns - covered_ns AS exposed_ns, count(*) OVER alike AS alike_count,
+-- The device communicates while no compute kernel runs.
+communicating AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns, end_ns
+    FROM gpu_timeline WHERE activity = 'communication'),
+covered AS (FROM interval_covered('call', 'communicating'))
+SELECT c.*, covered_ns AS exposed_ns, count(*) OVER alike AS alike_count,
        CASE WHEN message_bytes IS NOT NULL THEN greatest(
            CASE WHEN alike_count > 1 THEN c.dur_ns - min(c.dur_ns) OVER alike END,
            nullif(greatest(0, c.dur_ns - thresholds().slow_message_ns - round(

@@ -18,33 +18,21 @@ CREATE TABLE fusable_pair (
     known_from   VARCHAR -- how the second operator is known, as in all_work
 );
 WITH placed AS (
-    SELECT trace_id, event_id,
-           row_number() OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id) AS place
+    SELECT trace_id, event_id, lag(event_id) OVER (
+        PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id) AS before_id
     FROM gpu_ops
 ),
-step AS (
-    SELECT
-        w.*, place, read_bytes + written_bytes AS moved_bytes,
-        lag({'name': name, 'kind': kind, 'written': written_bytes, 'moved': read_bytes + written_bytes,
-            'ns': busy_ns, 'place': place,
-             'op': gpu_op_ids[1]}) OVER (
-            PARTITION BY w.trace_id, device_id, stream ORDER BY place
-        ) AS before
-    FROM all_work AS w JOIN placed AS p ON w.trace_id = p.trace_id AND w.gpu_op_ids[1] = p.event_id
+one AS (
+    SELECT *, gpu_op_ids[1] AS op_id, read_bytes + written_bytes AS moved_bytes FROM all_work
     WHERE len(gpu_op_ids) = 1 AND is_kernels
-),
-pair AS (
-    SELECT *, before.written AS intermediate FROM step
-    WHERE place = before.place + 1 AND before.kind IN ('elementwise', 'comparison', 'copy', 'fill')
-        AND before.written > 0
-      AND kind IN ('elementwise', 'comparison', 'copy', 'normalization', 'softmax', 'reduction')
-      -- Two copies in a row move different data.
-      AND NOT (before.kind = 'copy' AND kind = 'copy')
-      AND list_contains(list_transform(list_zip(shapes_of(dims), texts_of(types)),
-          lambda x: elements(x[1]) * element_bytes(x[2])), before.written)
+      AND kind IN ('elementwise', 'comparison', 'copy', 'fill', 'normalization', 'softmax', 'reduction')
 )
-SELECT trace_id, device_id, before.name AS first, name, dims, before.op AS first_op_id,
-       gpu_op_ids[1] AS second_op_id,
-       before.written AS intermediate, before.moved AS first_bytes, moved_bytes AS second_bytes,
-       before.ns AS first_ns, busy_ns AS second_ns, known_from
-FROM pair
+SELECT s.trace_id, s.device_id, f.name, s.name, s.dims, f.op_id, s.op_id, f.written_bytes, f.moved_bytes,
+       s.moved_bytes, f.busy_ns, s.busy_ns, s.known_from
+FROM one AS s JOIN placed AS p ON s.trace_id = p.trace_id AND s.op_id = p.event_id
+JOIN one AS f ON p.trace_id = f.trace_id AND p.before_id = f.op_id
+WHERE f.kind IN ('elementwise', 'comparison', 'copy', 'fill') AND f.written_bytes > 0 AND s.kind <> 'fill'
+    -- Two copies in a row move different data.
+    AND NOT (f.kind = 'copy' AND s.kind = 'copy')
+    AND list_contains(list_transform(list_zip(shapes_of(s.dims), texts_of(s.types)),
+        lambda x: elements(x[1]) * element_bytes(x[2])), f.written_bytes)

@@ -38,9 +38,9 @@ near AS (
     FROM host AS h WHERE EXISTS (FROM _scratch.slice_thread AS s WHERE s.trace_id = h.trace_id AND NOT is_host
         AND s.start_ns <= until_ns AND s.end_ns >= since_ns)
 ),
-op AS MATERIALIZED (
+op AS (
     SELECT
-        s.trace_id, event_id, kind::gpu_op_kind AS kind,
+        trace_id, event_id, kind::gpu_op_kind AS kind,
         CASE WHEN kind = 'host_function' THEN kind WHEN kind <> 'kernel' THEN 'copy'
              WHEN class = 'communication' THEN class ELSE 'compute' END::device_activity AS activity,
         coalesce(class, kind)::gpu_op_class AS class,
@@ -55,19 +55,24 @@ op AS MATERIALIZED (
             args->>'dst kind'), '(?i)\b(Pageable|Pinned|Managed)\b', 1), '')) END AS host_memory,
         CASE kind WHEN 'memset' THEN TRY_CAST(args->>'bytes' AS BIGINT) WHEN 'memcpy' THEN
             coalesce(TRY_CAST(args->>'bytes' AS BIGINT), TRY_CAST(args->>'size' AS BIGINT)) END AS bytes,
-        CASE kind WHEN 'kernel' THEN args->>'grid' END AS grid,
-        CASE kind WHEN 'kernel' THEN TRY_CAST(args->>'blocks per SM' AS DOUBLE) END AS blocks_per_sm
-    FROM slices AS s LEFT JOIN near USING (trace_id)
-    WHERE kind IN ('kernel', 'memcpy', 'memset', 'host_function')
-        AND (start_ns BETWEEN since_ns AND until_ns) IS NOT FALSE
+        said[1] AS grid, TRY_CAST(said[2] AS DOUBLE) AS blocks_per_sm
+    FROM (
+        -- Parses a kernel's arguments once.
+        SELECT *, CASE kind WHEN 'kernel' THEN json_extract_string(args, ['grid', 'blocks per SM'])
+            END AS said
+        FROM slices LEFT JOIN near USING (trace_id)
+        WHERE kind IN ('kernel', 'memcpy', 'memset', 'host_function')
+            AND (start_ns BETWEEN since_ns AND until_ns) IS NOT FALSE
+    )
+),
+-- The call is joined by its event: an aggregate of each of its columns takes longer.
+first_call AS (
+    SELECT trace_id, min(event_id) AS event_id FROM runtime_calls WHERE correlation IS NOT NULL
+    GROUP BY trace_id, correlation HAVING min(pid) = max(pid) AND (correlation <> 0 OR count(*) = 1)
 ),
 call AS (
-    SELECT
-        trace_id, correlation, min(event_id) AS launch_id, min(pid) AS pid, arg_min(tid, event_id) AS tid,
-        arg_min(label_id, event_id) AS label_id, arg_min(start_ns, event_id) AS start_ns,
-        arg_min(end_ns, event_id) AS end_ns
-    FROM runtime_calls SEMI JOIN op USING (trace_id, correlation)
-    GROUP BY ALL HAVING min(pid) = max(pid) AND (correlation <> 0 OR count(*) = 1)
+    SELECT trace_id, correlation, event_id AS launch_id, pid, tid, label_id, start_ns, end_ns
+    FROM runtime_calls SEMI JOIN first_call USING (trace_id, event_id)
 )
 SELECT
     op.*, launch_id, pid, tid, n.name AS launch_name, n.call = 'launch_graph' AS is_graph,

@@ -2,9 +2,9 @@
 -- into: setting
 -- of: gpu_ops
 WITH op AS (
-    SELECT trace_id, event_id, launch_id, is_graph, dur_ns, n.class, format, backend,
-           count(*) OVER (PARTITION BY trace_id) AS ops
+    SELECT trace_id, event_id, launch_id, is_graph, dur_ns, n.class, format, backend, ops
     FROM gpu_ops JOIN slice_label AS n USING (label_id)
+    JOIN (SELECT trace_id, count(*) AS ops FROM gpu_ops GROUP BY trace_id) USING (trace_id)
 )
 SELECT trace_id, 'cuda graphs',
        count(DISTINCT launch_id) || if(count(DISTINCT launch_id) = 1, ' launch', ' launches'),

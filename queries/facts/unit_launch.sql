@@ -1,5 +1,5 @@
 -- fact: A launch as units of work are found by it, with the outermost operator around it.
--- needs: gpu_ops, thread_slice, graph_captures
+-- needs: launch_call, thread_slice, graph_captures
 -- What is launched tells which launches are alike. Where kernels are missing, their operators tell. Where
 -- most GPU ops have no launch, the device's time stands in for the host's; in a trace without GPU ops and
 -- launches, outermost operators stand in for launches.
@@ -14,45 +14,59 @@ CREATE TABLE _scratch.unit_launch (
     is_graph BOOLEAN
 );
 WITH call AS (
-    SELECT trace_id, launch_id AS event_id, any_value(pid) AS pid, any_value(tid) AS tid,
-           any_value(launch_start_ns) AS start_ns, any_value(launch_end_ns) AS end_ns,
-           2 * arg_min(label_id, (start_ns, event_id)) + any_value(is_graph)::INTEGER AS label,
+    SELECT trace_id, launch_id AS event_id, pid, tid, launch_start_ns, launch_end_ns,
+           -- By start, then by event.
+           2 * arg_min(label_id, start_ns::HUGEINT * (1::BIGINT << 32) + g.event_id) + is_graph::INTEGER
+               AS label,
            count(*) AS gpu_ops, sum(dur_ns)::BIGINT AS gpu_ns, max(end_ns) AS done_ns,
-           coalesce(bool_or(copy_kind IN ('HtoD', 'DtoH')), FALSE) AS is_transfer,
-           any_value(is_graph) AS is_graph
-    FROM gpu_ops WHERE launch_id IS NOT NULL GROUP BY trace_id, launch_id
+           coalesce(bool_or(copy_kind IN ('HtoD', 'DtoH')), FALSE) AS is_transfer, is_graph
+    FROM gpu_ops AS g WHERE launch_id IS NOT NULL
+    GROUP BY trace_id, launch_id, pid, tid, launch_start_ns, launch_end_ns, is_graph
 ),
-enqueued AS (
-    SELECT l.trace_id, l.event_id, l.pid, l.tid, l.start_ns, l.end_ns, label, gpu_ops, gpu_ns, done_ns,
-           coalesce(is_transfer, launched_kind = 'memcpy') AS is_transfer, launched_kind = 'graph' AS is_graph
-    FROM launches AS l LEFT JOIN call USING (trace_id, event_id)
+lost AS (
+    SELECT l.trace_id, l.event_id, l.pid, l.tid, l.start_ns AS launch_start_ns, l.end_ns AS launch_end_ns,
+           launched_kind = 'memcpy' AS is_transfer, launched_kind = 'graph' AS is_graph
+    FROM (
+        FROM launches AS l ANTI JOIN launch_call AS c ON l.trace_id = c.trace_id AND l.event_id = c.launch_id
+    ) AS l
     -- What a graph's capture records is not launched.
     ASOF LEFT JOIN graph_captures AS c
       ON l.trace_id = c.trace_id AND l.pid = c.pid AND l.tid = c.tid AND l.start_ns >= c.start_ns
-    WHERE label IS NOT NULL OR c.end_ns IS NULL OR l.start_ns >= c.end_ns
+    WHERE c.end_ns IS NULL OR l.start_ns >= c.end_ns
 ),
 traced AS (
-    SELECT trace_id, calls, launched, coalesce(g.pid, -1) AS pid,
-           trace_id NOT IN (FROM unlaunched_traces) AS by_host,
-           calls - launched > thresholds().unit_lost_share * calls AS lacks_ops
-    FROM (SELECT trace_id, count(*) AS calls, count(label) AS launched FROM enqueued GROUP BY trace_id)
+    SELECT trace_id, coalesce(g.pid, -1) AS pid, trace_id NOT IN (FROM unlaunched_traces) AS by_host,
+           lost > thresholds().unit_lost_share * calls AS lacks_ops
+    FROM (
+        SELECT trace_id, count(*) AS calls, count(*) FILTER (is_lost) AS lost
+        FROM (SELECT trace_id, FALSE AS is_lost FROM launch_call UNION ALL SELECT trace_id, TRUE FROM lost)
+        GROUP BY trace_id)
     FULL JOIN (SELECT trace_id, mode(pid ORDER BY pid) AS pid FROM gpu_ops GROUP BY trace_id) AS g
         USING (trace_id)
 ),
 launch AS (
-    FROM call SEMI JOIN (FROM traced WHERE by_host AND lacks_ops IS NOT TRUE) USING (trace_id)
+    FROM call SEMI JOIN (FROM traced WHERE by_host) USING (trace_id)
     UNION ALL BY NAME
-    FROM enqueued SEMI JOIN (FROM traced WHERE by_host AND lacks_ops) USING (trace_id)
+    FROM lost SEMI JOIN (FROM traced WHERE by_host AND lacks_ops) USING (trace_id)
+),
+-- Joins have few columns: those of all launches would not fit in memory.
+site AS (
+    SELECT l.trace_id, l.event_id, -1 - 2 * coalesce(op_label, e.label_id) AS label,
+           o.ts_ns AS outer_start_ns, o.ts_ns + o.dur_ns AS outer_end_ns
+    FROM (
+        SELECT trace_id, launch_id AS event_id FROM launch_call UNION ALL SELECT trace_id, event_id FROM lost
+    ) AS l
+    LEFT JOIN thread_slice AS t ON l.trace_id = t.trace_id AND l.event_id = t.event_id
+    LEFT JOIN event_row AS o ON t.trace_id = o.trace_id AND t.outer_op_id = o.event_id
+    LEFT JOIN (FROM event_row SEMI JOIN (FROM traced WHERE lacks_ops) USING (trace_id)) AS e
+      ON l.trace_id = e.trace_id AND l.event_id = e.event_id
 )
-SELECT c.trace_id, c.pid, c.tid, c.event_id, c.start_ns, c.end_ns,
-       coalesce(o.ts_ns, c.start_ns) AS outer_start_ns,
-       coalesce(o.ts_ns + o.dur_ns, c.end_ns) AS outer_end_ns,
-       CASE WHEN lacks_ops THEN -1 - 2 * coalesce(t.op_label, e.label_id) - is_graph::INTEGER ELSE label END,
-       coalesce(gpu_ops, 0), coalesce(gpu_ns, 0), coalesce(done_ns, c.end_ns), is_transfer, is_graph
+SELECT c.trace_id, c.pid, c.tid, c.event_id, launch_start_ns, launch_end_ns,
+       coalesce(outer_start_ns, launch_start_ns), coalesce(outer_end_ns, launch_end_ns),
+       CASE WHEN lacks_ops THEN s.label - is_graph::INTEGER ELSE c.label END,
+       coalesce(gpu_ops, 0), coalesce(gpu_ns, 0), coalesce(done_ns, launch_end_ns), is_transfer, is_graph
 FROM launch AS c JOIN traced USING (trace_id)
-JOIN event_row AS e USING (trace_id, event_id)
-LEFT JOIN thread_slice AS t ON c.trace_id = t.trace_id AND c.event_id = t.event_id
-LEFT JOIN event_row AS o ON t.trace_id = o.trace_id AND t.outer_op_id = o.event_id
+JOIN site AS s ON c.trace_id = s.trace_id AND c.event_id = s.event_id
 UNION ALL
 SELECT trace_id, t.pid, stream, event_id, start_ns, start_ns, start_ns, start_ns, 2 * label_id, 1, dur_ns,
        end_ns, coalesce(copy_kind IN ('HtoD', 'DtoH'), FALSE), FALSE
@@ -60,5 +74,6 @@ FROM gpu_ops JOIN traced AS t USING (trace_id) WHERE NOT by_host
 UNION ALL
 SELECT trace_id, o.pid, o.tid, event_id, o.start_ns, o.end_ns, o.start_ns, o.end_ns, 2 * label_id, 0,
        o.dur_ns, o.end_ns, FALSE, FALSE
-FROM (FROM thread_slice ANTI JOIN traced USING (trace_id)) AS t JOIN slices AS o USING (trace_id, event_id)
+FROM (FROM trace ANTI JOIN traced USING (trace_id)) JOIN thread_slice AS t USING (trace_id)
+JOIN slices AS o USING (trace_id, event_id)
 WHERE t.outer_op_id = event_id AND o.kind = 'cpu_op'

@@ -34,4 +34,5 @@ copying AS (
 SELECT k.*, is_printed OR is_sized OR has(op_traits, 'reads_device')
            OR (has(op_traits, 'copies') AND (trace_id, cpu_op_id) IN (FROM copying)) AS is_read,
        cpu_op_id, cpu_op, python_id, place
-FROM known AS k LEFT JOIN call_site USING (trace_id, event_id)
+FROM known AS k
+LEFT JOIN (FROM call_site SEMI JOIN call USING (trace_id, event_id)) USING (trace_id, event_id)

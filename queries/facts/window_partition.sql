@@ -13,27 +13,32 @@ CREATE TABLE window_partition (
     kernels BIGINT, gpu_ops BIGINT,
     linked BIGINT               -- GPU ops with a launch
 );
-WITH so_far AS MATERIALIZED (
-    SELECT trace_id, device_id, start_ns, sum(kernels) OVER up_to AS kernels, sum(ops) OVER up_to AS gpu_ops,
-           sum(linked) OVER up_to AS linked
-    FROM (
-        SELECT trace_id, device_id, start_ns, count(*) FILTER (kind = 'kernel') AS kernels, count(*) AS ops,
-               count(launch_id) AS linked
-        FROM gpu_ops GROUP BY ALL
-    )
-    WINDOW up_to AS (PARTITION BY trace_id, device_id ORDER BY start_ns)
+WITH border AS (
+    SELECT DISTINCT trace_id, device_id, unnest([start_ns, end_ns + (kind = 'gpu_active')::INTEGER]) AS at_ns
+    FROM windows
+),
+begun AS (
+    SELECT b.trace_id, b.device_id, at_ns, count(*) FILTER (kind = 'kernel') AS kernels, count(*) AS gpu_ops,
+           count(launch_id) AS linked
+    FROM gpu_ops AS g ASOF JOIN border AS b
+      ON g.trace_id = b.trace_id AND g.device_id = b.device_id AND g.start_ns >= at_ns
+    GROUP BY ALL
+),
+-- The ops that began before each border.
+so_far AS MATERIALIZED (
+    SELECT trace_id, device_id, at_ns, coalesce(sum(kernels) OVER before, 0) AS kernels,
+           coalesce(sum(gpu_ops) OVER before, 0) AS gpu_ops, coalesce(sum(linked) OVER before, 0) AS linked
+    FROM border LEFT JOIN begun USING (trace_id, device_id, at_ns)
+    WINDOW before AS (PARTITION BY trace_id, device_id ORDER BY at_ns
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
 summed AS (
     SELECT trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,
            window_end_ns - window_start_ns AS span_ns, unnest(partition_of(activity, idle_class, cause, ns))
     FROM window_timeline_parts GROUP BY trace_id, device_id, kind, name, window_start_ns, window_end_ns
 )
-SELECT p.*, coalesce(u.kernels - coalesce(f.kernels, 0), 0)::BIGINT AS kernels,
-       coalesce(u.gpu_ops - coalesce(f.gpu_ops, 0), 0)::BIGINT AS gpu_ops,
-       coalesce(u.linked - coalesce(f.linked, 0), 0)::BIGINT AS linked
+SELECT p.*, (u.kernels - f.kernels)::BIGINT, (u.gpu_ops - f.gpu_ops)::BIGINT, (u.linked - f.linked)::BIGINT
 FROM summed AS p
-ASOF LEFT JOIN so_far AS f
-  ON p.trace_id = f.trace_id AND p.device_id = f.device_id AND p.start_ns > f.start_ns
-ASOF LEFT JOIN so_far AS u
-  ON p.trace_id = u.trace_id AND p.device_id = u.device_id
-    AND p.end_ns + (p.kind = 'gpu_active')::INTEGER > u.start_ns
+JOIN so_far AS f ON p.trace_id = f.trace_id AND p.device_id = f.device_id AND p.start_ns = f.at_ns
+JOIN so_far AS u ON p.trace_id = u.trace_id AND p.device_id = u.device_id
+    AND p.end_ns + (p.kind = 'gpu_active')::INTEGER = u.at_ns

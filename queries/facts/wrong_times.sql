@@ -6,9 +6,12 @@
 -- (github.com/AMD-AGI/TraceLens/issues/669). Kernels of one graph run side by side, and several processes may
 -- number their streams alike.
 WITH recorded AS (
-    SELECT s.trace_id, count(*) FILTER (g.event_id IS NULL) AS far
-    FROM slices AS s LEFT JOIN gpu_ops AS g USING (trace_id, event_id)
-    WHERE s.kind IN ('kernel', 'memcpy', 'memset') GROUP BY s.trace_id
+    SELECT trace_id, sum(ops)::BIGINT AS far FROM (
+        SELECT trace_id, count(*) AS ops FROM slices WHERE kind IN ('kernel', 'memcpy', 'memset')
+        GROUP BY trace_id
+        UNION ALL
+        SELECT trace_id, -count(*) FROM gpu_ops WHERE kind <> 'host_function' GROUP BY trace_id
+    ) GROUP BY trace_id
 ),
 long AS (
     SELECT trace_id, count(*) AS ops FROM (

@@ -12,8 +12,8 @@ the inputs:
 -- by: NAME: the function of that name fills the table
 -- scope: all: a row may be about several traces
 
-A table of the database `_scratch` is dropped once all facts are built. Its rows may define its
-columns.
+A table of the database `_scratch` is dropped after the last fact that reads it. Its rows may define
+its columns.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ _SCRATCH = "_scratch."
 _SCRATCHED = re.compile(rf"\b{re.escape(_SCRATCH)}(?P<name>\w+)\b(?: AS (?P<alias>\w+))?(?! AS\n)")
 _WALK = "walk"
 _END_OF_TABLE = "\n);\n"
+# Tables of `_scratch` with fewer rows are kept until all facts are built: dropping takes longer.
+_LARGE_ROWS = 50_000
 # The fact that other facts' conditions read.
 _LABELS = "slice_label"
 
@@ -172,6 +174,7 @@ class Builder:
         self._add_names = add_names
         self._until_done = until_done
         self._empty: set[str] = set()
+        self._large: set[str] = set()
 
     def build(
         self, walk: Callable[[duckdb.DuckDBPyConnection], object], *, over_traces: bool = True
@@ -189,6 +192,8 @@ class Builder:
             walking = thread.submit(self._until_done, partial(walk, cursor))
             self._fill(meanwhile)
             walking.result()
+        for fact in walked:
+            self._drop_read_by(fact)
         self._fill(after)
         self._connection.execute("DETACH _scratch")
         self._mark_plugins()
@@ -214,10 +219,21 @@ class Builder:
                 self._connection.execute(fact.table)
             if fill := self._fill_by.get(fact.by):
                 self._until_done(partial(fill, self._connection))
-            if not fact.rows:
-                continue
-            if self._is_empty(fact) or not self._count(fact):
-                self._empty.add(fact.name)
+            if fact.rows:
+                count = 0 if self._is_empty(fact) else self._count(fact)
+                if not count:
+                    self._empty.add(fact.name)
+                if fact.is_scratch and count >= _LARGE_ROWS:
+                    self._large.add(fact.name)
+            if fact.rows or fact.by != _WALK:
+                self._drop_read_by(fact)
+
+    def _drop_read_by(self, fact: Fact) -> None:
+        """Drops the large intermediate tables that this fact was the last to read."""
+        if self._large:
+            for name in self._large.intersection(_last_read().get(fact.name, ())):
+                self._connection.execute(f"DROP TABLE {_SCRATCH}{name}")
+                self._large.remove(name)
 
     def _is_empty(self, fact: Fact) -> bool:
         """Whether the fact certainly has no rows, without running its query."""
@@ -263,3 +279,17 @@ def _phases() -> tuple[list[Fact], list[Fact], list[Fact], list[Fact]]:
         [fact for fact in free if fact.name not in needed],
         [fact for fact in ordered if fact.name in waiting and fact.by != _WALK],
     )
+
+
+@cache
+def _last_read() -> dict[str, list[str]]:
+    """For each fact, the intermediate tables that no later one reads. A fact without SQL reads what
+    it needs."""
+    last = {}
+    for fact in (fact for phase in _phases() for fact in phase):
+        read = _SCRATCHED.findall(fact.rows) if fact.rows else [(name,) for name in fact.reads]
+        last.update({name: fact.name for name, *_ in read})
+    found: dict[str, list[str]] = {}
+    for name, reader in last.items():
+        found.setdefault(reader, []).append(name)
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -99,10 +100,17 @@ class HostProcess:
     def on_device(self, spans: Spans) -> Spans:
         """From when the device has finished what was launched before each span to when it has
         finished what was launched so far."""
-        done = np.append(spans.start.min(initial=0), np.maximum.accumulate(self.launched.done))
-        before = done[np.searchsorted(self.launches.start, spans.start)]
-        so_far = done[np.searchsorted(self.launches.start, spans.end)]
+        first = np.searchsorted(self.launches.start, spans.start)
+        stop = np.searchsorted(self.launches.start, spans.end)
+        # Before the first launch, the device has nothing to finish.
+        earliest, done = spans.start.min(initial=0), self._done_by
+        before, so_far = (np.where(at > 0, done[at], earliest) for at in (first, stop))
         return Spans(np.maximum(spans.start, before), np.maximum(spans.end, so_far))
+
+    @cached_property
+    def _done_by(self) -> Ints:
+        """When the device has finished the launches before each index; 0 for the first."""
+        return np.append(0, np.maximum.accumulate(self.launched.done))
 
 
 def count_in(times: Ints, spans: Spans) -> Ints:
