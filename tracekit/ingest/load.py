@@ -22,7 +22,7 @@ from tracekit.database.connection import (
 )
 from tracekit.database.sandbox import SPILL_MB, Config, close_to_the_outside, limit_spilling
 from tracekit.errors import TracekitError
-from tracekit.files import sole_writer, written_whole
+from tracekit.files import process_folder, sole_writer, written_whole
 from tracekit.ingest.hardware import peaks
 from tracekit.ingest.loader import Loader, LoadRequest, loading
 from tracekit.ingest.resources import (
@@ -42,23 +42,41 @@ from tracekit.trace.source import ByteStream
 
 
 def into_memory(loader: Loader) -> duckdb.DuckDBPyConnection:
-    """Loads into a database in memory and returns a read-only connection."""
+    """Loads into a database that ends with its connection, which is returned read-only: in memory,
+    or for large traces in a temporary file, since DuckDB compresses only files.
+    """
     first, resources = loader.paths[0], loader.resources
     memory_mb = resources.memory_mb
     is_small = are_small(loader.paths)
     # Sharing little work among threads takes longer than it saves.
-    threads: Config = {"threads": 1} if is_small else {}
-    connection = connect(":memory:", threads | resources.settings(uuid.uuid4().hex), first)
+    settings: Config = {"threads": 1} if is_small else {}
+    database = _temporary_file(loader)
+    if database is not None:
+        settings = block_size(loader.paths)
+    connection = connect(
+        database or ":memory:", settings | resources.settings(database or uuid.uuid4().hex), first
+    )
     if is_small:
         plan_briefly(connection)
-    # The database itself is in memory: set a limit only if the user gave one.
-    memory = Memory(connection, memory_mb) if memory_mb else None
+    # In memory, the limit would be the database's own: set one only if the user gave it.
+    memory = Memory(connection, memory_mb) if memory_mb or database else None
     if loader.request.judge is None:
         loader.vocabulary = stored.Vocabulary(connection)
-    loader.run(connection, memory, first)
+    try:
+        loader.run(connection, memory, first)
+    except BaseException:
+        connection.close()
+        raise
     limit_spilling(connection, SPILL_MB if resources.spill_mb is None else resources.spill_mb)
     close_to_the_outside(connection)
     return connection
+
+
+def _temporary_file(loader: Loader) -> Path | None:
+    if json_bytes(loader.paths) < 200e6:
+        return None
+    folder = process_folder(loader.resources.temp_dir)
+    return folder / f"{uuid.uuid4().hex}.duckdb"
 
 
 def load_opened(
