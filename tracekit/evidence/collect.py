@@ -174,7 +174,10 @@ def settings_of(database: Session, trace_id: int) -> list[dict[str, Any]]:
 def dominant_of(database: Session, trace_id: int, top: list[dict[str, Any]]) -> str:
     """What takes most of the time of compute kernels, as a clause: the longest of `top` (rows of
     the question `top_kernels`) if it takes most of it, or else a class of kernels."""
-    totals = "SELECT trace_id, class, sum(dur_ns)::BIGINT FROM gpu_ops WHERE kind = 'kernel' GROUP BY ALL"
+    totals = (
+        "SELECT trace_id, class, sum(dur_ns)::BIGINT AS total_ns"
+        " FROM gpu_ops WHERE kind = 'kernel' GROUP BY ALL"
+    )
     classes: Counter[str] = Counter(dict(sorted(database.rows_of_trace(totals, trace_id))))
     exchanged_ns = classes.pop("communication", 0)
     of = "kernel time without communication" if exchanged_ns else "kernel time"

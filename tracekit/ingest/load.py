@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import duckdb
+from msgspec import Struct
 
 from tracekit.database import catalog, stored
 from tracekit.database.connection import (
@@ -40,43 +44,76 @@ from tracekit.trace.paths import endings
 from tracekit.trace.remote import is_url
 from tracekit.trace.source import ByteStream
 
+# Above this size of JSON, a database goes into a file, which DuckDB compresses: in memory, it takes
+# three times the JSON.
+_MOST_IN_MEMORY = 200_000_000
+# The JSON is at least this many times as large as the file, with what DuckDB spills meanwhile.
+_STORED = 2
+# DuckDB's memory with such a file, unless the user gave a limit: without spilling, it is faster.
+_WITH_FILE_MB = 500
 
-def into_memory(loader: Loader) -> duckdb.DuckDBPyConnection:
-    """Loads into a database that ends with its connection, which is returned read-only: in memory,
-    or for large traces in a temporary file, since DuckDB compresses only files.
-    """
+
+class Loaded(Struct, frozen=True):
+    """A database for one session, with a read-only connection."""
+
+    connection: duckdb.DuckDBPyConnection
+    more_memory: Callable[[], bool] | None
+    """Allows queries more memory (`Memory.more`); None: they have no limit."""
+    file: Path | None
+    """The temporary file that holds it; None: it is in memory."""
+
+    def remove(self) -> None:
+        """Removes the file of the closed database. If the process is killed before, a later one
+        does (`process_folder`)."""
+        if self.file is not None:
+            for path in (self.file, *logs_of(self.file)):
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+
+
+def into_memory(loader: Loader) -> Loaded:
+    """Loads into memory or, if the traces are large, into a temporary file."""
     first, resources = loader.paths[0], loader.resources
-    memory_mb = resources.memory_mb
-    is_small = are_small(loader.paths)
-    # Sharing little work among threads takes longer than it saves.
-    settings: Config = {"threads": 1} if is_small else {}
-    database = _temporary_file(loader)
-    if database is not None:
-        settings = block_size(loader.paths)
-    connection = connect(
-        database or ":memory:", settings | resources.settings(database or uuid.uuid4().hex), first
-    )
-    if is_small:
+    file = _temporary_file(loader)
+    if file is not None:
+        settings = block_size(loader.paths) | resources.settings(file)
+    else:
+        # Sharing little work among threads takes longer than it saves.
+        is_small: Config = {"threads": 1} if are_small(loader.paths) else {}
+        settings = is_small | resources.settings(uuid.uuid4().hex)
+    connection = connect(file or ":memory:", settings, first)
+    if are_small(loader.paths):
         plan_briefly(connection)
-    # In memory, the limit would be the database's own: set one only if the user gave it.
-    memory = Memory(connection, memory_mb) if memory_mb or database else None
+    # A database in memory counts, too: set a limit for it only if the user gave one.
+    limits = file is not None or resources.memory_mb is not None
+    memory = Memory(connection, resources.memory_mb) if limits else None
+    if file is not None and memory is not None:
+        memory.allow(_WITH_FILE_MB)
     if loader.request.judge is None:
         loader.vocabulary = stored.Vocabulary(connection)
+    loaded = Loaded(connection, memory.more if memory else None, file)
     try:
         loader.run(connection, memory, first)
-    except BaseException:
+    except BaseException as error:
         connection.close()
+        loaded.remove()
+        if file is not None and os.strerror(errno.ENOSPC) in str(error):
+            how = (
+                f"{resources.folder} is full: free some space, or name another folder (--temp-dir)"
+            )
+            raise TracekitError(f"{first}: cannot be loaded: {how}") from error
         raise
     limit_spilling(connection, SPILL_MB if resources.spill_mb is None else resources.spill_mb)
     close_to_the_outside(connection)
-    return connection
+    return loaded
 
 
 def _temporary_file(loader: Loader) -> Path | None:
-    if json_bytes(loader.paths) < 200e6:
+    """The file for large traces, if there is room for it; None: they go into memory."""
+    n_bytes, folder = json_bytes(loader.paths), loader.resources.folder
+    if n_bytes <= _MOST_IN_MEMORY or n_bytes > _STORED * shutil.disk_usage(folder).free:
         return None
-    folder = process_folder(loader.resources.temp_dir)
-    return folder / f"{uuid.uuid4().hex}.duckdb"
+    return process_folder(folder) / f"{uuid.uuid4().hex}.duckdb"
 
 
 def load_opened(
