@@ -100,13 +100,9 @@ share AS (
 ),
 -- What cuts a thread's time, in order: work that stays the same, parts, and launches.
 edge AS (
-    SELECT trace_id, pid, tid, start_ns, end_ns, 0::TINYINT AS turn, NULL AS event_id, NULL AS name,
-           FALSE AS vanishes
-    FROM fixed
-    UNION ALL
+    SELECT *, 0::TINYINT AS turn, NULL AS event_id, NULL AS name, FALSE AS vanishes FROM fixed UNION ALL
     SELECT trace_id, pid, tid, start_ns, end_ns, 1, event_id, name, FALSE FROM part
-    WHERE (trace_id, pid, tid) IN (SELECT DISTINCT (trace_id, pid, tid) FROM launched)
-    UNION ALL
+    WHERE (trace_id, pid, tid) IN (SELECT DISTINCT (trace_id, pid, tid) FROM launched) UNION ALL
     SELECT trace_id, pid, tid, start_ns, end_ns, 2, launch_id, NULL,
            (trace_id, launch_id) IN (SELECT (trace_id, launch_id) FROM share WHERE vanishes)
     FROM launched
@@ -139,8 +135,7 @@ fused AS (
 -- A unit's host work is cut by its launches and by the work that stays; its end cuts, too.
 stretch AS (
     SELECT trace_id, place, unit_id, pid, tid, if(turn = 1, start_ns, end_ns) AS start_ns,
-           least(coalesce(next_ns, until_ns), until_ns) AS end_ns,
-           coalesce(next_ns < until_ns AND next_vanishes, FALSE) AS vanishes
+           least(next_ns, until_ns) AS end_ns, next_ns < until_ns AND next_vanishes AS vanishes
     FROM cut
 )
 SELECT trace_id, place,
@@ -150,7 +145,6 @@ SELECT trace_id, place,
 FROM stretch WHERE end_ns > start_ns AND trace_id NOT IN (SELECT trace_id FROM step_launches('launched')
     WHERE steps >= thresholds().fewest_alike AND launches < thresholds().compiled_launches)
 UNION ALL
-SELECT trace_id, place, NULL, 'overhead', unit_id, pid, tid, start_ns, end_ns - start_ns, 0
-FROM fused WHERE vanishes
-UNION ALL
+SELECT trace_id, place, NULL, 'overhead', unit_id, pid, tid, start_ns, end_ns - start_ns, 0 FROM fused
+WHERE vanishes UNION ALL
 SELECT trace_id, place, NULL, 'op', event_id, pid, tid, op_start_ns, dur_ns, factor FROM fused

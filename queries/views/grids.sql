@@ -16,9 +16,8 @@ CREATE OR REPLACE VIEW kernel_grids AS
 -- Each kernel's arguments are read once, and their numbers once for each configuration.
 WITH configured AS (
     SELECT trace_id, device_id, name, class,
-           json_extract_string(args, ['grid', 'block', 'registers per thread', 'shared memory',
-               'blocks per SM', 'est. achieved occupancy %',
-               '$.occupancy.activeBlocksPerMultiprocessor']) AS configuration,
+           args->>['grid', 'block', 'registers per thread', 'shared memory', 'blocks per SM',
+               'est. achieved occupancy %', '$.occupancy.activeBlocksPerMultiprocessor'] AS configuration,
            count(*) AS count, sum(dur_ns)::BIGINT AS total_ns, list(event_id) AS kernel_ids
     FROM kernels WHERE is_asked(trace_id)
     GROUP BY ALL

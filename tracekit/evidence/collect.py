@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from tracekit.causes import in_words_of, words
+from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.evidence.accounts import account_between
 from tracekit.evidence.model import (
@@ -174,11 +175,8 @@ def settings_of(database: Session, trace_id: int) -> list[dict[str, Any]]:
 def dominant_of(database: Session, trace_id: int, top: list[dict[str, Any]]) -> str:
     """What takes most of the time of compute kernels, as a clause: the longest of `top` (rows of
     the question `top_kernels`) if it takes most of it, or else a class of kernels."""
-    totals = (
-        "SELECT trace_id, class, sum(dur_ns)::BIGINT AS total_ns"
-        " FROM gpu_ops WHERE kind = 'kernel' GROUP BY ALL"
-    )
-    classes: Counter[str] = Counter(dict(sorted(database.rows_of_trace(totals, trace_id))))
+    times = database.rows_of_trace(catalog.schema("read_class_times"), trace_id)
+    classes: Counter[str] = Counter(dict(sorted(times)))
     exchanged_ns = classes.pop("communication", 0)
     of = "kernel time without communication" if exchanged_ns else "kernel time"
     all_ns = max(1, classes.total())

@@ -46,7 +46,7 @@ from tracekit.trace.source import ByteStream
 
 # Above this size of JSON, a database goes into a file, which DuckDB compresses: in memory, it takes
 # three times the JSON.
-_MOST_IN_MEMORY = 200_000_000
+_MOST_IN_MEMORY = 250_000_000
 # The JSON is at least this many times as large as the file, with what DuckDB spills meanwhile.
 _STORED = 2
 # DuckDB's memory with such a file, unless the user gave a limit: without spilling, it is faster.
