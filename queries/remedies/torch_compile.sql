@@ -102,7 +102,7 @@ share AS (
 edge AS (
     SELECT *, 0::TINYINT AS turn, NULL AS event_id, NULL AS name, FALSE AS vanishes FROM fixed UNION ALL
     SELECT trace_id, pid, tid, start_ns, end_ns, 1, event_id, name, FALSE FROM part
-    WHERE (trace_id, pid, tid) IN (SELECT DISTINCT (trace_id, pid, tid) FROM launched) UNION ALL
+    SEMI JOIN launched USING (trace_id, pid, tid) UNION ALL
     SELECT trace_id, pid, tid, start_ns, end_ns, 2, launch_id, NULL,
            (trace_id, launch_id) IN (SELECT (trace_id, launch_id) FROM share WHERE vanishes)
     FROM launched
