@@ -19,6 +19,7 @@ from tracekit.ingest.resources import LoadProgress, Resources
 from tracekit.text import shown
 
 if TYPE_CHECKING:
+    from tracekit.ingest.load import Loaded
     from tracekit.ingest.loader import Loader
     from tracekit.verdict.rows import Rows
 
@@ -184,14 +185,18 @@ def load(
 
 
 class LoadedSession(Session):
-    """Traces in memory. Their verdict tables are filled when SQL first reads them."""
+    """Traces loaded for this session. Their verdict tables are filled when SQL first reads them."""
 
-    def __init__(
-        self, connection: duckdb.DuckDBPyConnection, name: str, loader: Loader, *, judges: bool
-    ) -> None:
+    def __init__(self, loaded: Loaded, name: str, loader: Loader, *, judges: bool) -> None:
         add_names = None if loader.vocabulary is None else loader.vocabulary.add
-        super().__init__(connection, name, loader.inputs, add_names)
-        self._judges = judges
+        more_memory = loaded.more_memory
+        super().__init__(loaded.connection, name, loader.inputs, add_names, more_memory)
+        self._loaded, self._judges = loaded, judges
+
+    def close(self) -> None:
+        super().close()
+        if self._selects.is_mine:
+            self._loaded.remove()
 
     def require_select(self, query: str) -> None:
         super().require_select(query)

@@ -7,27 +7,21 @@
 -- columns exposed_ns
 -- column share_overlapped (fraction of communication_ns): overlapped_ns over communication_ns
 -- doubts: no_gpu_ops, no_communication, absurd_duration
-WITH running AS (
-    SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, activity AS label, start_ns, end_ns
-    FROM gpu_ops SEMI JOIN (FROM gpu_ops WHERE activity = 'communication') USING (trace_id, device_id)
-    WHERE activity <> 'copy' AND is_asked(trace_id)
+-- The partition of a window counts communication that no other kernel covers; the rest of it overlaps.
+WITH communication AS (
+    SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns, end_ns
+    FROM gpu_ops WHERE activity = 'communication' AND is_asked(trace_id)
 ),
-cut AS (
-    SELECT w.trace_id, w.device_id, w.kind, w.name, w.start_ns AS window_start_ns, labels,
-           least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns) AS ns
-    FROM (FROM interval_labels('running')) AS s JOIN windows AS w
-      ON s.key.trace_id = w.trace_id AND s.key.device_id = w.device_id AND s.start_ns < w.end_ns
-          AND s.end_ns > w.start_ns
-),
-summed AS (
-    SELECT trace_id, device_id, kind, name, window_start_ns,
-           sum_where(ns, list_contains(labels, 'communication')) AS communication_ns,
-           sum_where(ns, list_contains(labels, 'compute')) AS compute_ns,
-           sum_where(ns, len(labels) = 2) AS overlapped_ns
-    FROM cut WHERE kind = coalesce(getvariable('kind'), kind) GROUP BY ALL
+asked AS MATERIALIZED (
+    SELECT trace_id, device_id, kind, name, start_ns, end_ns, compute_ns, exposed_comm_ns,
+           {'trace_id': trace_id, 'device_id': device_id} AS key, row_number() OVER () AS event_id
+    FROM window_partition
+    WHERE kind = coalesce(getvariable('kind'), kind) AND is_asked(trace_id)
+        AND compute_ns + exposed_comm_ns > 0
 )
-SELECT trace_id, device_id, kind, name, communication_ns, compute_ns, overlapped_ns,
-       communication_ns - overlapped_ns AS exposed_ns,
+SELECT trace_id, device_id, kind, name, covered_ns AS communication_ns, compute_ns,
+       covered_ns - exposed_comm_ns AS overlapped_ns, exposed_comm_ns AS exposed_ns,
        overlapped_ns / nullif(communication_ns, 0) AS share_overlapped
-FROM summed
-ORDER BY trace_id, device_id, kind, window_start_ns
+FROM asked JOIN (FROM interval_covered('asked', 'communication')) USING (event_id)
+WHERE asked.key IN (SELECT key FROM communication)
+ORDER BY trace_id, device_id, kind, start_ns

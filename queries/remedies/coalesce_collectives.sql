@@ -77,7 +77,7 @@ rate AS (
 ),
 calling AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
-    WHERE kind = 'cpu_op' AND has(traits, 'collective_call') AND trace_id IN (SELECT trace_id FROM at_place)
+    WHERE kind = 'cpu_op' AND has(traits, 'collective_call') AND is_asked(trace_id)
     QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
 small AS (

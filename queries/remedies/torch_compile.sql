@@ -40,7 +40,9 @@ root AS (FROM outer_module WHERE NOT holds_compiled OR trace_id IN (FROM traced)
 numbered AS (
     SELECT trace_id, event_id, pid, tid, start_ns, end_ns, sequence_number,
            has(traits, 'autograd_node') AS is_backward
-    FROM cpu_ops WHERE trace_id IN (SELECT trace_id FROM outer_module) AND sequence_number IS NOT NULL
+    -- First of all, a trace needs modules: many have none.
+    FROM cpu_ops JOIN (SELECT DISTINCT trace_id, TRUE AS is_nested FROM outer_module) USING (trace_id)
+    WHERE if(is_nested, sequence_number, NULL) IS NOT NULL
 ),
 forward AS (
     SELECT o.trace_id, sequence_number, any_value(r.name) AS name
@@ -62,7 +64,6 @@ part AS (
         AND trace_id NOT IN (
             SELECT trace_id FROM setting ANTI JOIN traced USING (trace_id) WHERE name = 'compiler')
 ),
-outer_part AS (FROM part QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),
 waiting AS (FROM waiting_call WHERE is_read AND is_asked(trace_id)),
 -- Each read of a value ends a compiled graph, and each step calls it: few launches hardly repay the guards.
 uncut AS (
@@ -88,59 +89,62 @@ fixed AS (
     SELECT trace_id, pid, tid, ts_ns, ts_ns + dur_ns FROM event_row
     WHERE (trace_id, event_id) IN (SELECT (trace_id, cpu_op_id) FROM waiting)
 ),
-fixed_call AS (FROM fixed QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),
-unit AS (
-    SELECT u.* FROM outer_part AS u SEMI JOIN launched USING (trace_id, pid, tid)
-    ASOF LEFT JOIN fixed_call AS k
-      ON u.trace_id = k.trace_id AND u.pid = k.pid AND u.tid = k.tid AND u.start_ns >= k.start_ns
-    WHERE (u.start_ns >= k.end_ns) IS NOT FALSE
-),
--- Launches in a unit, outside the work that stays the same.
-launch AS (
-    SELECT l.*, u.event_id AS unit_id, u.name
-    FROM launched AS l ASOF JOIN unit AS u
-      ON l.trace_id = u.trace_id AND l.pid = u.pid AND l.tid = u.tid AND l.start_ns >= u.start_ns
-    ASOF LEFT JOIN fixed_call AS k
-      ON l.trace_id = k.trace_id AND l.pid = k.pid AND l.tid = k.tid AND l.start_ns >= k.start_ns
-    WHERE l.start_ns < u.end_ns AND (l.start_ns >= k.end_ns) IS NOT FALSE
-),
 -- A product of fusion: the op that writes the intermediate runs inside the one that reads it.
 share AS (
-    SELECT trace_id, event_id, 1 - least(1, sum(intermediate) / any_value(moved)) AS factor,
-           bool_or(is_first) AS vanishes
-    FROM fusable_ops WHERE is_asked(trace_id) GROUP BY ALL
+    SELECT trace_id, event_id, launch_id, g.start_ns, g.dur_ns, factor, vanishes
+    FROM (
+        SELECT trace_id, event_id, 1 - least(1, sum(intermediate) / any_value(moved)) AS factor,
+               bool_or(is_first) AS vanishes
+        FROM fusable_ops WHERE is_asked(trace_id) GROUP BY ALL
+    ) JOIN gpu_ops AS g USING (trace_id, event_id)
+),
+-- What cuts a thread's time, in order: work that stays the same, parts, and launches.
+edge AS (
+    SELECT *, 0::TINYINT AS turn, NULL AS event_id, NULL AS name, FALSE AS vanishes FROM fixed UNION ALL
+    SELECT trace_id, pid, tid, start_ns, end_ns, 1, event_id, name, FALSE FROM part
+    SEMI JOIN launched USING (trace_id, pid, tid) UNION ALL
+    SELECT trace_id, pid, tid, start_ns, end_ns, 2, launch_id, NULL,
+           (trace_id, launch_id) IN (SELECT (trace_id, launch_id) FROM share WHERE vanishes)
+    FROM launched
+),
+-- A unit is an outermost part outside the work that stays the same; it has the launches in it outside that.
+held AS (
+    SELECT *, max(end_ns) FILTER (turn = 0) OVER before AS fixed_ns,
+           max(end_ns) FILTER (turn = 1) OVER before AS part_ns
+    FROM edge
+    WINDOW before AS (PARTITION BY trace_id, pid, tid ORDER BY start_ns, turn, end_ns DESC
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+    QUALIFY (start_ns >= fixed_ns) IS NOT FALSE
+        AND CASE WHEN turn = 1 THEN (start_ns >= part_ns) IS NOT FALSE ELSE start_ns < part_ns END
+),
+cut AS (
+    SELECT trace_id, pid, tid, turn, event_id, start_ns, end_ns,
+           last_value(if(turn = 1, event_id, NULL) IGNORE NULLS) OVER so_far AS unit_id,
+           nullif(last_value(if(turn = 1, coalesce(name, ''), NULL) IGNORE NULLS) OVER so_far, '') AS place,
+           max(end_ns) FILTER (turn = 1) OVER so_far AS until_ns,
+           lead(start_ns) OVER so_far AS next_ns, lead(vanishes) OVER so_far AS next_vanishes
+    FROM held
+    WINDOW so_far AS (PARTITION BY trace_id, pid, tid ORDER BY start_ns, turn, end_ns DESC)
+    QUALIFY start_ns < until_ns
 ),
 fused AS (
-    SELECT l.*, event_id, g.start_ns AS op_start_ns, g.dur_ns, factor, vanishes
-    FROM share JOIN gpu_ops AS g USING (trace_id, event_id) JOIN launch AS l USING (trace_id, launch_id)
+    SELECT c.trace_id, place, unit_id, pid, tid, c.start_ns, c.end_ns, s.event_id, s.start_ns AS op_start_ns,
+           dur_ns, factor, vanishes
+    FROM share AS s JOIN cut AS c ON s.trace_id = c.trace_id AND s.launch_id = c.event_id AND turn = 2
 ),
-gone AS (SELECT trace_id, launch_id FROM fused WHERE vanishes),
 -- A unit's host work is cut by its launches and by the work that stays; its end cuts, too.
-cut AS (
-    SELECT trace_id, unit_id, start_ns, end_ns, (trace_id, launch_id) IN (FROM gone) AS vanishes FROM launch
-    UNION ALL
-    SELECT k.trace_id, u.event_id, k.start_ns, k.end_ns, FALSE
-    FROM fixed_call AS k ASOF JOIN unit AS u
-      ON k.trace_id = u.trace_id AND k.pid = u.pid AND k.tid = u.tid AND k.start_ns >= u.start_ns
-    WHERE k.start_ns < u.end_ns
-    UNION ALL
-    SELECT trace_id, event_id, end_ns, end_ns, FALSE FROM unit
-),
 stretch AS (
-    SELECT c.trace_id, u.name AS place, u.event_id, u.pid, u.tid,
-           lag(c.end_ns, 1, u.start_ns)
-               OVER (PARTITION BY c.trace_id, c.unit_id ORDER BY c.start_ns) AS start_ns,
-           c.start_ns AS end_ns, vanishes
-    FROM cut AS c JOIN unit AS u ON c.trace_id = u.trace_id AND c.unit_id = u.event_id
+    SELECT trace_id, place, unit_id, pid, tid, if(turn = 1, start_ns, end_ns) AS start_ns,
+           least(next_ns, until_ns) AS end_ns, next_ns < until_ns AND next_vanishes AS vanishes
+    FROM cut
 )
 SELECT trace_id, place,
        if(trace_id IN (FROM traced), 'its compiler generates no code: see backend=', NULL) AS detail,
-       'overhead' AS target, event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns,
+       'overhead' AS target, unit_id AS event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns,
        if(vanishes, 0, thresholds().compiled_overhead) AS factor
 FROM stretch WHERE end_ns > start_ns AND trace_id NOT IN (SELECT trace_id FROM step_launches('launched')
     WHERE steps >= thresholds().fewest_alike AND launches < thresholds().compiled_launches)
 UNION ALL
-SELECT trace_id, name, NULL, 'overhead', unit_id, pid, tid, start_ns, end_ns - start_ns, 0
-FROM fused WHERE vanishes
-UNION ALL
-SELECT trace_id, name, NULL, 'op', event_id, pid, tid, op_start_ns, dur_ns, factor FROM fused
+SELECT trace_id, place, NULL, 'overhead', unit_id, pid, tid, start_ns, end_ns - start_ns, 0 FROM fused
+WHERE vanishes UNION ALL
+SELECT trace_id, place, NULL, 'op', event_id, pid, tid, op_start_ns, dur_ns, factor FROM fused

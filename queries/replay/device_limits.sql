@@ -49,18 +49,10 @@ op AS MATERIALIZED (
 ),
 -- With the roof of other launches of the kernel on the same grid, if they agree.
 unknown AS (SELECT DISTINCT trace_id, device_id, name FROM op WHERE known_by IS NULL),
-gridded AS (
-    SELECT *, CASE WHEN one_roof = other_roof AND grid IS NOT NULL
-               AND dur_ns * thresholds().sibling_ratio >= least_ns
-               AND dur_ns <= most_ns * thresholds().sibling_ratio THEN one_roof END AS sibling_roof
-    FROM (
-        SELECT *, min(roof) OVER alike AS one_roof, max(roof) OVER alike AS other_roof,
-               min(CASE WHEN roof IS NOT NULL THEN dur_ns END) OVER alike AS least_ns,
-               max(CASE WHEN roof IS NOT NULL THEN dur_ns END) OVER alike AS most_ns
-        FROM op SEMI JOIN unknown USING (trace_id, device_id, name)
-        WINDOW alike AS (PARTITION BY trace_id, device_id, name, grid)
-    )
-    WHERE known_by IS NULL AND is_disturbed IS NOT TRUE
+alike AS MATERIALIZED (
+    SELECT trace_id, device_id, name, grid, min(roof) AS one_roof, max(roof) AS other_roof,
+           min(dur_ns) FILTER (roof IS NOT NULL) AS least_ns, max(dur_ns) FILTER (roof IS NOT NULL) AS most_ns
+    FROM op SEMI JOIN unknown USING (trace_id, device_id, name) GROUP BY ALL
 ),
 -- Products of cuBLAS whose names contain their tiles and whose grids count them, with the fewest rows and
 -- columns of the result: the last tile of each row may hold a single number, and it is unknown which side of
@@ -68,18 +60,27 @@ gridded AS (
 -- more arithmetic than the device can. Products on tensor cores count as fp16: in a format twice as wide,
 -- numbers take twice the bytes and the peak is half.
 product AS (
-    SELECT trace_id, event_id, (grid[1] - 1) * tile + 1 AS rows, (grid[2] - 1) * tile + 1 AS columns,
-           grid[3] * rows * columns AS results, number_bytes
+    SELECT *, (sizes[1] - 1) * tile + 1 AS rows, (sizes[2] - 1) * tile + 1 AS columns,
+           sizes[3] * rows * columns AS results
     FROM (
-        SELECT trace_id, event_id, TRY_CAST(grid AS DOUBLE[]) AS grid,
+        SELECT * EXCLUDE tile, TRY_CAST(grid AS DOUBLE[]) AS sizes,
                least(TRY_CAST(tile.rows AS DOUBLE), TRY_CAST(tile.columns AS DOUBLE)) AS tile,
                if(contains(name, '_sgemm'), 4, 2) AS number_bytes
         FROM (
             SELECT *, regexp_extract(name, '^(?:maxwell|volta|turing|ampere)_\w*gemm\w*?_(\d+)x(\d+)',
                        ['rows', 'columns']) AS tile
-            FROM gridded
+            FROM alike
         )
     )
+),
+gridded AS (
+    SELECT o.*, rows, columns, results, number_bytes,
+           CASE WHEN one_roof = other_roof AND o.grid IS NOT NULL
+               AND o.dur_ns * thresholds().sibling_ratio >= least_ns
+               AND o.dur_ns <= most_ns * thresholds().sibling_ratio THEN one_roof END AS sibling_roof
+    FROM op AS o JOIN product AS t ON o.trace_id = t.trace_id AND o.device_id = t.device_id
+        AND o.name = t.name AND o.grid IS NOT DISTINCT FROM t.grid
+    WHERE known_by IS NULL AND is_disturbed IS NOT TRUE
 ),
 kernel_limit AS (
     SELECT g.trace_id, g.event_id, sibling_roof,
@@ -98,8 +99,7 @@ kernel_limit AS (
                     > g.dur_ns * 1e-9 * if(number_bytes = 4, p.flop_per_s['fp32'],
                         coalesce(p.flop_per_s['fp16'], p.flop_per_s['bf16'])) THEN 'tiles'
                 END AS found_by
-    FROM gridded AS g LEFT JOIN product AS t USING (trace_id, event_id)
-    LEFT JOIN device_peaks AS p ON g.trace_id = p.trace_id AND g.device_id = p.device_id
+    FROM gridded AS g LEFT JOIN device_peaks AS p ON g.trace_id = p.trace_id AND g.device_id = p.device_id
     ASOF LEFT JOIN server_step AS s
       ON g.trace_id = s.trace_id AND g.pid = s.pid AND g.tid = s.tid AND g.launch_start_ns >= s.start_ns
 )

@@ -13,17 +13,25 @@
 -- parts of the register file) and shared memory (since capability 8, the system takes 1 KiB per block). A
 -- device that the trace does not list has the properties of the listed ones if they are all the same.
 CREATE OR REPLACE VIEW kernel_grids AS
-WITH launch AS (
-    SELECT trace_id, device_id, name, class, grid, block,
-           -- As INTEGER, so that no recorded number is too large for the arithmetic below.
-           TRY_CAST(registers_per_thread AS INTEGER)::BIGINT AS registers,
-           TRY_CAST(shared_memory_bytes AS INTEGER)::BIGINT AS shared_bytes,
-           TRY_CAST(args->>'blocks per SM' AS DOUBLE) AS blocks_per_sm,
-           TRY_CAST(args->>'est. achieved occupancy %' AS INTEGER) AS kineto_percent,
-           TRY_CAST(args->'occupancy'->>'activeBlocksPerMultiprocessor' AS INTEGER) AS kineto_blocks,
+-- Each kernel's arguments are read once, and their numbers once for each configuration.
+WITH configured AS (
+    SELECT trace_id, device_id, name, class,
+           args->>['grid', 'block', 'registers per thread', 'shared memory', 'blocks per SM',
+               'est. achieved occupancy %', '$.occupancy.activeBlocksPerMultiprocessor'] AS configuration,
            count(*) AS count, sum(dur_ns)::BIGINT AS total_ns, list(event_id) AS kernel_ids
     FROM kernels WHERE is_asked(trace_id)
     GROUP BY ALL
+),
+launch AS (
+    SELECT * EXCLUDE configuration, TRY_CAST(configuration[1] AS JSON) AS grid,
+           TRY_CAST(configuration[2] AS JSON) AS block,
+           -- As INTEGER, so that no recorded number is too large for the arithmetic below.
+           TRY_CAST(configuration[3] AS INTEGER)::BIGINT AS registers,
+           TRY_CAST(configuration[4] AS INTEGER)::BIGINT AS shared_bytes,
+           TRY_CAST(configuration[5] AS DOUBLE) AS blocks_per_sm,
+           TRY_CAST(configuration[6] AS INTEGER) AS kineto_percent,
+           TRY_CAST(configuration[7] AS INTEGER) AS kineto_blocks
+    FROM configured
 ),
 alike AS (
     SELECT trace_id, any_value(compute_capability) AS capability, any_value(properties) AS properties,

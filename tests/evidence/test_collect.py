@@ -1,5 +1,7 @@
 """Evidence from the rows of questions."""
 
+from collections import Counter
+
 import pytest
 from msgspec.structs import replace
 
@@ -34,8 +36,15 @@ REDUCED = ("ncclDevKernel_AllReduce", "communication", 900)
     ],
 )
 def test_what_takes_most_of_the_time_of_compute_kernels(kernels, clause):
+    class Kernels(Answering):
+        def rows_of_trace(self, query: str, trace_id: int) -> list[tuple[str, int]]:
+            times: Counter[str] = Counter()
+            for _, kind, ns in kernels:
+                times[kind] += ns
+            return [*times.items()]
+
     rows = [{"name": name, "class": kind, "total_ns": ns} for name, kind, ns in kernels]
-    assert dominant_of(Answering(kernel_classes=rows), 1, rows) == clause
+    assert dominant_of(Kernels(), 1, rows) == clause
 
 
 def test_what_repeats_is_told_only_where_the_main_device_works(tmp_path):

@@ -5,6 +5,9 @@ from pathlib import Path
 
 QUERIES = Path(__file__).parents[2] / "queries"
 _READ = re.compile(r"\b(?:args|raw)\s*->>?\s*'([^'$]+)'")
+# Several names at once, in a list; a path begins with $.
+_LISTED = re.compile(r"\b(?:args|raw)\s*->>?\s*\[([^]]+)\]")
+_NAME = re.compile(r"'(?:\$\.(\w+)[^']*|([^']+))'")
 # github.com/pytorch/kineto: libkineto/include/MetadataFieldCatalog.h, in October 2026. Only names
 # that are read.
 KINETO = {
@@ -34,11 +37,16 @@ OTHERS = {
 }  # fmt: skip
 
 
+def names_in(sql: str) -> list[str]:
+    listed = (each for names in _LISTED.findall(sql) for each in _NAME.findall(names))
+    return [*_READ.findall(sql), *(of_path or name for of_path, name in listed)]
+
+
 def test_each_argument_is_spelled_as_its_writer_spells_it():
     read = {
         name
         for path in QUERIES.rglob("*.sql")
-        for name in _READ.findall(path.read_text(encoding="utf-8"))
+        for name in names_in(path.read_text(encoding="utf-8"))
     }
     known = KINETO.union(*OTHERS.values())
     assert read - known == set()

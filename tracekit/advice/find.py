@@ -21,7 +21,7 @@ from tracekit.advice.once import advice_on_once, advice_without_share
 from tracekit.causes import OF_DEVICE, OF_HOST
 from tracekit.database.remedies import EFFORTS, Remedy, all_remedies, query_of
 from tracekit.evidence.model import Finding, Window
-from tracekit.replay.changes import Rows
+from tracekit.replay.changes import Rows, is_target
 from tracekit.replay.model import WHOLE_TRACE, Gains, Price, WindowId
 from tracekit.replay.prices import Prices, WindowGains
 from tracekit.replay.replay import Replay
@@ -194,7 +194,7 @@ def _find_places(
 ) -> list[Place]:
     """A remedy's call sites in a window: all together, listing at most `most`; or one by one, if
     each has its own cause. `times` are the window's, and `on_host` is when the host works on it."""
-    is_op = rows["target"] == "op"
+    is_op = is_target(rows, "op")
     start_ns, end_ns = (np.where(is_op, *each) for each in zip(times, on_host, strict=True))
     unknown = np.ma.getmaskarray(rows["start_ns"])
     start = np.where(unknown, start_ns, np.ma.filled(rows["start_ns"], 0))
@@ -206,7 +206,7 @@ def _find_places(
     dur = np.ma.filled(rows["dur_ns"], 0)[inside]
     factor = np.ma.filled(rows["factor"], 1.0)[inside].astype(np.float64)
     saved = np.bincount(place, dur * (1 - factor), len(number))
-    whole_window = set(chosen["target"].tolist()) & {"call", "cuda-graph"}
+    whole_window = any(is_target(chosen, each).any() for each in ("call", "cuda-graph"))
     event_id = np.ma.filled(chosen["event_id"], -1).astype(np.int64)
     # The number of distinct events at each call site.
     many = int(event_id.max(initial=0)) + 2

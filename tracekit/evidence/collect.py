@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from tracekit.causes import in_words_of, words
+from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.evidence.accounts import account_between
 from tracekit.evidence.model import (
@@ -174,9 +175,8 @@ def settings_of(database: Session, trace_id: int) -> list[dict[str, Any]]:
 def dominant_of(database: Session, trace_id: int, top: list[dict[str, Any]]) -> str:
     """What takes most of the time of compute kernels, as a clause: the longest of `top` (rows of
     the question `top_kernels`) if it takes most of it, or else a class of kernels."""
-    classes: Counter[str] = Counter()
-    for row in database.ask("kernel_classes", trace=trace_id):
-        classes[row["class"]] += row["total_ns"]
+    times = database.rows_of_trace(catalog.schema("read_class_times"), trace_id)
+    classes: Counter[str] = Counter(dict(sorted(times)))
     exchanged_ns = classes.pop("communication", 0)
     of = "kernel time without communication" if exchanged_ns else "kernel time"
     all_ns = max(1, classes.total())

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import duckdb
+from msgspec import Struct
 
 from tracekit.database import catalog, stored
 from tracekit.database.connection import (
@@ -22,7 +26,7 @@ from tracekit.database.connection import (
 )
 from tracekit.database.sandbox import SPILL_MB, Config, close_to_the_outside, limit_spilling
 from tracekit.errors import TracekitError
-from tracekit.files import sole_writer, written_whole
+from tracekit.files import process_folder, sole_writer, written_whole
 from tracekit.ingest.hardware import peaks
 from tracekit.ingest.loader import Loader, LoadRequest, loading
 from tracekit.ingest.resources import (
@@ -40,25 +44,76 @@ from tracekit.trace.paths import endings
 from tracekit.trace.remote import is_url
 from tracekit.trace.source import ByteStream
 
+# Above this size of JSON, a database goes into a file, which DuckDB compresses: in memory, it takes
+# three times the JSON.
+_MOST_IN_MEMORY = 250_000_000
+# The JSON is at least this many times as large as the file, with what DuckDB spills meanwhile.
+_STORED = 2
+# DuckDB's memory with such a file, unless the user gave a limit: without spilling, it is faster.
+_WITH_FILE_MB = 500
 
-def into_memory(loader: Loader) -> duckdb.DuckDBPyConnection:
-    """Loads into a database in memory and returns a read-only connection."""
+
+class Loaded(Struct, frozen=True):
+    """A database for one session, with a read-only connection."""
+
+    connection: duckdb.DuckDBPyConnection
+    more_memory: Callable[[], bool] | None
+    """Allows queries more memory (`Memory.more`); None: they have no limit."""
+    file: Path | None
+    """The temporary file that holds it; None: it is in memory."""
+
+    def remove(self) -> None:
+        """Removes the file of the closed database. If the process is killed before, a later one
+        does (`process_folder`)."""
+        if self.file is not None:
+            for path in (self.file, *logs_of(self.file)):
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+
+
+def into_memory(loader: Loader) -> Loaded:
+    """Loads into memory or, if the traces are large, into a temporary file."""
     first, resources = loader.paths[0], loader.resources
-    memory_mb = resources.memory_mb
-    is_small = are_small(loader.paths)
-    # Sharing little work among threads takes longer than it saves.
-    threads: Config = {"threads": 1} if is_small else {}
-    connection = connect(":memory:", threads | resources.settings(uuid.uuid4().hex), first)
-    if is_small:
+    file = _temporary_file(loader)
+    if file is not None:
+        settings = block_size(loader.paths) | resources.settings(file)
+    else:
+        # Sharing little work among threads takes longer than it saves.
+        is_small: Config = {"threads": 1} if are_small(loader.paths) else {}
+        settings = is_small | resources.settings(uuid.uuid4().hex)
+    connection = connect(file or ":memory:", settings, first)
+    if are_small(loader.paths):
         plan_briefly(connection)
-    # The database itself is in memory: set a limit only if the user gave one.
-    memory = Memory(connection, memory_mb) if memory_mb else None
+    # A database in memory counts, too: set a limit for it only if the user gave one.
+    limits = file is not None or resources.memory_mb is not None
+    memory = Memory(connection, resources.memory_mb) if limits else None
+    if file is not None and memory is not None:
+        memory.allow(_WITH_FILE_MB)
     if loader.request.judge is None:
         loader.vocabulary = stored.Vocabulary(connection)
-    loader.run(connection, memory, first)
+    loaded = Loaded(connection, memory.more if memory else None, file)
+    try:
+        loader.run(connection, memory, first)
+    except BaseException as error:
+        connection.close()
+        loaded.remove()
+        if file is not None and os.strerror(errno.ENOSPC) in str(error):
+            how = (
+                f"{resources.folder} is full: free some space, or name another folder (--temp-dir)"
+            )
+            raise TracekitError(f"{first}: cannot be loaded: {how}") from error
+        raise
     limit_spilling(connection, SPILL_MB if resources.spill_mb is None else resources.spill_mb)
     close_to_the_outside(connection)
-    return connection
+    return loaded
+
+
+def _temporary_file(loader: Loader) -> Path | None:
+    """The file for large traces, if there is room for it; None: they go into memory."""
+    n_bytes, folder = json_bytes(loader.paths), loader.resources.folder
+    if n_bytes <= _MOST_IN_MEMORY or n_bytes > _STORED * shutil.disk_usage(folder).free:
+        return None
+    return process_folder(folder) / f"{uuid.uuid4().hex}.duckdb"
 
 
 def load_opened(

@@ -128,6 +128,11 @@ class Memory:
         self._set()
         return True
 
+    def allow(self, limit_mb: int) -> None:
+        """Raises the limit to `limit_mb`, unless the user gave a lower one."""
+        self._limit_mb = max(self._limit_mb, min(limit_mb, self._most_mb))
+        self._set()
+
     def _set(self) -> None:
         # The connection may be at work in another thread.
         with self._connection.cursor() as cursor:

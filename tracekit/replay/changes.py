@@ -46,6 +46,7 @@ _TARGETS = {
     "sync": "host",
 }  # fmt: skip
 _BORDERS_OF_GRAPHS = ("input", "compilation")
+_OF_PARTS = COLUMNS[1:]
 # Stretches of host work per block.
 _STRETCHES_AT_ONCE = 1 << 18
 # Targets as numbers: a million strings take much memory.
@@ -66,12 +67,13 @@ def apply(change: Change, scale: Scale, graph: Graph, remedies: Remedies, replay
         _free_launches(scale, graph, replays_ns)
     elif change.what == REMEDY:
         rows = remedies.rows_at(change)
-        for target in sorted(set(rows["target"].tolist())):
-            here = rows["target"] == target
+        present = np.bincount(rows["target"], minlength=len(TARGETS))
+        for target in sorted(name for name, many in zip(TARGETS, present, strict=True) if many):
             if target == "cuda-graph":
                 _free_launches(scale, graph, replays_ns)
             else:
-                scale_parts({name: rows[name][here] for name in COLUMNS}, target, scale, graph)
+                here = np.flatnonzero(is_target(rows, target))
+                scale_parts({name: rows[name][here] for name in _OF_PARTS}, target, scale, graph)
     elif change.what == "fuse" or change.pattern is not None:
         _scale_named(change, scale, graph, remedies)
     else:
@@ -193,7 +195,8 @@ def _groups(graph: Graph) -> Ints:
 
 
 class Remedies:
-    """The rows of each query in queries/remedies for one trace; each query runs once."""
+    """The rows of each query in queries/remedies for one trace; each query runs once. Targets are
+    their numbers in `TARGETS`."""
 
     def __init__(self, database: Session, trace_id: int) -> None:
         self._database = database
@@ -224,6 +227,7 @@ class Remedies:
                 f"there is no remedy named {remedy!r}: `tracekit advise` lists them"
             )
         nothing = {each: np.array([], object) for each in (*COLUMNS, "place", "detail")}
+        nothing["target"] = np.zeros(0, np.int8)
         if not self._database.is_possible(name):
             return nothing
         if description.of_plugin is None:
@@ -240,7 +244,7 @@ class Remedies:
         columns = [_TARGET if column == "target" else column for column in COLUMNS]
         columns += ["place", "detail"]
         arrays = self.arrays(name, columns, in_order=not self._database.is_large)
-        arrays["target"] = np.array(TARGETS, object)[np.ma.filled(arrays["target"], 0)]
+        arrays["target"] = np.ma.filled(arrays["target"], 0)
         for name in ("place", "detail"):
             arrays[name] = np.ma.filled(arrays[name].astype(object), "")
         return arrays
@@ -263,6 +267,12 @@ class Remedies:
         if not len(rows["target"]):
             raise TracekitError(f"{change.text!r} matches nothing in this trace")
         return rows
+
+
+def is_target(rows: Rows, target: str) -> Flags:
+    """Which of a remedy's rows have this target."""
+    flags: Flags = rows["target"] == TARGETS.index(target)
+    return flags
 
 
 def scale_parts(rows: Rows, target: str, scale: Scale, graph: Graph) -> None:

@@ -37,6 +37,9 @@ from tracekit.replay.graph.arrays import (
 )
 from tracekit.thresholds import Thresholds
 
+# Up to this many intervals, marking each one's stretches is faster than counting depths.
+_FEW = 16
+
 
 class Host(Struct, frozen=True):
     """Stretches of host time, thread after thread, without gaps or overlaps."""
@@ -118,10 +121,17 @@ class Host(Struct, frozen=True):
 
     def within(self, begin: Ints, end: Ints) -> Flags:
         """Which stretches begin in one of these intervals (each on one thread)."""
-        depth = np.zeros(len(self) + 1, np.int32)
-        np.add.at(depth, np.searchsorted(self.at, begin), 1)
-        np.add.at(depth, np.searchsorted(self.at, end), -1)
-        return np.cumsum(depth[:-1], out=depth[:-1]) > 0
+        first, stop = np.searchsorted(self.at, begin), np.searchsorted(self.at, end)
+        if len(first) <= _FEW:
+            inside = np.zeros(len(self), np.bool_)
+            for each in map(slice, first.tolist(), stop.tolist()):
+                inside[each] = True
+            return inside
+        begun, ended = (
+            np.bincount(border, minlength=len(self) + 1)[:-1] for border in (first, stop)
+        )
+        begun -= ended
+        return np.cumsum(begun, out=begun) > 0
 
     def blocking(self, start: Ints, end: Ints) -> Host:
         """A copy in which threads are blocked from each `start` to its `end` (on the same
