@@ -1,4 +1,4 @@
-"""The program of the demo's trace: a small language model is trained, one batch a step.
+"""A small language model is trained, one batch a step: a trace of it has lines and modules.
 
 tracekit capture examples.transformer:step --stacks -o transformer.json.gz
 """

@@ -72,12 +72,14 @@ def test_flops_are_those_of_torchs_counter(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in GROUPED])
+@pytest.mark.sampled(2)
 def test_flops_with_the_backward_pass_are_those_of_torchs_counter(name, tmp_path):
     expected, counted = _counted(CALLS[name], True, tmp_path)
     assert counted == expected
 
 
 @pytest.mark.parametrize("name", GROUPED)
+@pytest.mark.sampled(3)
 def test_both_gradients_of_a_grouped_convolution_are_as_much_work_as_its_forward(name, tmp_path):
     forward, _ = _counted(CALLS[name], False, tmp_path)
     expected, counted = _counted(CALLS[name], True, tmp_path)

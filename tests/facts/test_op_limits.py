@@ -38,7 +38,7 @@ BOUNDS = """
     ],
     ids=lambda each: getattr(each, "stem", ""),
 )
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_bounds_are_below_the_work_that_shapes_tell(path, sources, tmp_path):
     if not path.exists():
         pytest.skip(f"no real traces at {SHARED_TRACES}")
