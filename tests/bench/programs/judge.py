@@ -13,7 +13,7 @@ from statistics import median, quantiles
 import tracekit
 from tests.bench.faults import COLUMNS, Tried, beside, of_list
 from tests.bench.measuring import head, line, measured
-from tests.bench.programs import JITTED
+from tests.bench.programs import JITTED, NAMES
 from tests.bench.programs.measure import RECORDINGS, UNMARKED, Measured, recording
 from tests.bench.recorder_cost import Recorded, of_capture, spread
 from tests.kit.hidden_marks import found_again, hide_marks
@@ -28,8 +28,8 @@ _WORST = 3
 
 def results(folder: Path) -> list[Measured]:
     """What `measure` left in a folder."""
-    found = [Measured.read(path) for path in sorted(folder.glob("*.json"))]
-    return [each for each in found if files_of(folder, each.name)]
+    paths = [folder / f"{name}.json" for name in NAMES if files_of(folder, name)]
+    return [Measured.read(path) for path in paths if path.exists()]
 
 
 def files_of(folder: Path, name: str) -> list[Path]:
@@ -76,7 +76,7 @@ def marks(folder: Path) -> dict[str, tuple[str, str]]:
 
 
 def table(folder: Path, others: list[Tried], even_unmarked: bool) -> Iterator[str]:
-    """All tables. The changes of a program count once its first screen is marked."""
+    """All tables. A program counts once its first screen is marked."""
     known = {name: right for name, (right, _) in marks(folder).items() if right}
     found = [each for each in results(folder) if even_unmarked or each.name in known]
     left_out = [each.name for each in results(folder) if each not in found]
@@ -84,6 +84,9 @@ def table(folder: Path, others: list[Tried], even_unmarked: bool) -> Iterator[st
         yield f"not marked in {folder / MARKS} yet: {', '.join(left_out)}\n"
     if not found:
         return
+    for where in sorted({f"{each.device}, {each.software}" for each in found}):
+        rehearsed = ": a rehearsal, no figure here is a GPU's" if where.startswith("cpu,") else ""
+        yield f"measured on {where}{rehearsed}\n"
     if known:
         right = sum(each == "yes" for each in known.values())
         yield f"first screens: {right} of {len(known)} right\n"

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from msgspec import structs
 
 import tracekit
 from tests.bench.pairs import record
@@ -63,7 +64,7 @@ class Measured:
         for name, each in kept["changes"].items():
             for when in ("before", "after"):
                 if each[when]:
-                    each[when] = Rounds(*each[when])
+                    each[when] = Rounds(**each[when])
             kept["changes"][name] = Change(**each)
         return cls(**kept)
 
@@ -72,7 +73,7 @@ class Measured:
         for each in kept["changes"].values():
             for when in ("before", "after"):
                 if each[when]:
-                    each[when] = [each[when].step_ns, each[when].host_ns]
+                    each[when] = structs.asdict(each[when])
         (folder / f"{self.name}.json").write_text(json.dumps(kept), encoding="utf-8")
 
 
