@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import counted_kernels
+from tests.bench import counted_kernels, gpu_check
 from tests.bench.faults import Tried
 from tests.bench.measuring import Cost
 from tests.bench.programs import JITTED, NAMES, judge
@@ -45,6 +45,12 @@ def test_every_program_is_named_and_its_changes_are_remedies():
     remedies = {change.remedy for each in PROGRAMS.values() for change in each.changes.values()}
     assert remedies <= {each.name for each in all_remedies().values()}
     assert all(each.changes and each.about for each in PROGRAMS.values())
+
+
+def test_each_is_a_task_with_a_limit_of_its_own(tmp_path):
+    tasks = gpu_check.tasks("programs", "cuda", tmp_path)
+    assert [each.name for each in tasks] == [*NAMES, "proton", "cupti"]
+    assert {each.limit_s for each in tasks[:20]} == {gpu_check.PROGRAM_S}
 
 
 @pytest.mark.parametrize("name", TRIED)

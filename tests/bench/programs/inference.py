@@ -24,7 +24,7 @@ from tracekit.experiments.timing import Step
 _END = -1
 
 
-def _decoder(make: Sized, layers: int = 6, width: int = 768) -> Decoder:
+def _decoder(make: Sized, layers: int = 4, width: int = 768) -> Decoder:
     model = Decoder(decoder_sizes(make, layers, width)).to(make.device).eval()
     return model.to(make.pick(torch.bfloat16, torch.float32))
 
@@ -54,7 +54,7 @@ def generate_with_a_static_cache(
 
     def step() -> None:
         cache.position.zero_()
-        for _ in range(make.pick(16, 3)):
+        for _ in range(make.pick(10, 3)):
             one()
             if not unread and (token == _END).all().item():
                 break
@@ -81,7 +81,7 @@ def generate_with_a_dynamic_cache(
     def step() -> None:
         cache, tokens = DynamicCache(model.sizes.layers), prompt
         texts.clear()
-        for _ in range(make.pick(16, 3)):
+        for _ in range(make.pick(10, 3)):
             chances = torch.softmax(model(tokens, cache)[:, -1].float() / 0.8, dim=-1)
             tokens = torch.multinomial(chances, 1)
             if not unread:
@@ -93,7 +93,7 @@ def generate_with_a_dynamic_cache(
 @program(3, graphed="cuda-graph", larger=("decode-batch", 8))
 def prefill_and_decodes(make: Sized, graphed: bool = False, larger: bool = False) -> Step:
     """A long prompt in one pass, then tokens, each in a pass of its own."""
-    model, batch = _decoder(make, layers=8), 8 if larger else 1
+    model, batch = _decoder(make, layers=6), 8 if larger else 1
     cache = StaticCache(model.sizes, batch, model.head.weight)
     prompt = make.tokens(batch, make.pick(768, 16), vocabulary=model.sizes.vocabulary)
     token = prompt[:, :1].clone()
@@ -111,13 +111,13 @@ def prefill_and_decodes(make: Sized, graphed: bool = False, larger: bool = False
     def step() -> None:
         cache.position.zero_()
         forward(prompt)
-        for _ in range(make.pick(12, 3)):
+        for _ in range(make.pick(8, 3)):
             one()
 
     return step
 
 
-@program(pinned="pinned-copies", unread="sync-by-line", larger=("larger-batch", 4))
+@program(6, pinned="pinned-copies", unread="sync-by-line", larger=("larger-batch", 4))
 def served_loop_with_cuda_graphs(
     make: Sized, pinned: bool = False, unread: bool = False, larger: bool = False
 ) -> Step:
@@ -156,7 +156,7 @@ def served_loop_with_cuda_graphs(
     return step
 
 
-@program(evaluated="eval-mode", folded="folded-norms", channels_last="channels-last",
+@program(6, evaluated="eval-mode", folded="folded-norms", channels_last="channels-last",
          bf16="mixed-precision")  # fmt: skip
 def cnn_left_in_training_mode(
     make: Sized,
@@ -217,7 +217,7 @@ def _encoder(make: Sized, layers: int, width: int, heads: int, fused: bool) -> n
     return nn.Sequential(*each).to(make.device).eval()
 
 
-@program(fused="fused-attention", tf32="tensor-cores", bf16="mixed-precision",
+@program(6, fused="fused-attention", tf32="tensor-cores", bf16="mixed-precision",
          compiled="torch-compile")  # fmt: skip
 def attention_in_fp32(
     make: Sized,
@@ -253,11 +253,11 @@ def _pieces(text: str, known: dict[str, int]) -> list[int]:
     return found
 
 
-@program(batched="batch-items", tokenized="python-lines")
+@program(5, batched="batch-items", tokenized="python-lines")
 def embedding_with_a_tokenizer(make: Sized, batched: bool = False, tokenized: bool = False) -> Step:
     """Texts are split into pieces in Python and embedded one by one; each result goes to a list."""
-    model = _encoder(make, 4, 384, 6, fused=True)
-    width, length, count = make.pick((384, 128, 16), (32, 8, 3))
+    model = _encoder(make, 3, 384, 6, fused=True)
+    width, length, count = make.pick((384, 128, 8), (32, 8, 3))
     rng = random.Random(0)
     letters = "abcdefghijklmnopqrstuvwxyz"
     known = {
@@ -284,7 +284,7 @@ def embedding_with_a_tokenizer(make: Sized, batched: bool = False, tokenized: bo
 @program(3, graphed="cuda-graph", unread="sync-by-line")
 def speculative_decoding(make: Sized, graphed: bool = False, unread: bool = False) -> Step:
     """A small model drafts four tokens, a large one checks them; the number that hold is read."""
-    target, draft = _decoder(make, layers=8), _decoder(make, layers=2)
+    target, draft = _decoder(make, layers=5), _decoder(make, layers=2)
     caches = [StaticCache(each.sizes, 1, each.head.weight) for each in (target, draft)]
     drafts = make.tokens(1, 5, vocabulary=target.sizes.vocabulary)
 
@@ -310,7 +310,7 @@ def speculative_decoding(make: Sized, graphed: bool = False, unread: bool = Fals
     def step() -> None:
         for cache in caches:
             cache.position.zero_()
-        for _ in range(make.pick(6, 2)):
+        for _ in range(make.pick(4, 2)):
             propose()
             held = verify()
             # Without the read, the device keeps the count.

@@ -28,7 +28,9 @@ RECORDINGS: dict[str, dict[str, bool]] = {
 }
 # A recording of the same program without `step()`.
 UNMARKED = "unmarked"
-WARMUP, ROUNDS = 5, 9
+WARMUP, ROUNDS = 10, 9
+# Recordings that only tell what recording costs have fewer steps.
+_OF_COST, _FEW = ("plain", "memory"), 2
 AS_WRITTEN = "as written"
 
 
@@ -133,7 +135,8 @@ def recordings(step: Step, steps: int, base: Path) -> dict[str, Callable[[], Non
     found: dict[str, Callable[[], None] | None] = {}
     for kind, options in RECORDINGS.items():
         path = recording(base, kind)
-        found[kind] = partial(record, step, path, steps, WARMUP, **options)
+        count = min(steps, _FEW) if kind in _OF_COST else steps
+        found[kind] = partial(record, step, path, count, WARMUP, **options)
     found[UNMARKED] = partial(_unmarked, step, recording(base, UNMARKED), steps)
     return {kind: None if recording(base, kind).exists() else run for kind, run in found.items()}
 

@@ -22,7 +22,7 @@ class Sizes(NamedTuple):
     longest: int
 
 
-def decoder_sizes(make: Sized, layers: int = 6, width: int = 768) -> Sizes:
+def decoder_sizes(make: Sized, layers: int = 4, width: int = 768) -> Sizes:
     """A small language model; on a CPU, one with next to nothing to do."""
     return make.pick(Sizes(layers, width, 12, 16_384, 1024), Sizes(2, 32, 2, 64, 64))
 
