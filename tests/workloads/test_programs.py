@@ -116,13 +116,16 @@ def test_only_marked_programs_are_compared(results, monkeypatch):
     assert rows == [["program", "right", "why"], [SYNC, "", ""], [GRAPH, "", ""]]
     assert (results / "screens" / f"{GRAPH}.txt").read_text() == "overhead-bound"
     unmarked = f"not marked in {path} yet: {SYNC}, {GRAPH}\n"
-    assert [*judge.table(results, [], even_unmarked=False)] == [unmarked]
+    monkeypatch.setattr(judge, "NAMES", (SYNC, GRAPH, "recurrent-net"))
+    Measured("recurrent-net", "", "", "", 3, failed={"as written": "no memory"}).write(results)
+    missing = "- recurrent-net is not recorded: no memory"
+    assert [*judge.table(results, [], even_unmarked=False)] == [missing, unmarked]
     path.write_text(f"program,right,why\n{SYNC},yes,it waits\n")
     # Writing screens again keeps the marks.
     judge.screens(results)
     for each in ("changes", "recorders", "units"):
         monkeypatch.setattr(judge, each, lambda *given: [x.name for x in given[1]])
-    assert [*judge.table(results, [], even_unmarked=False)] == [
+    assert [*judge.table(results, [], even_unmarked=False)][1:] == [
         f"not marked in {path} yet: {GRAPH}\n", "measured on made up, nothing\n",
         "first screens: 1 of 1 right\n", SYNC, "", SYNC, "", SYNC,
     ]  # fmt: skip

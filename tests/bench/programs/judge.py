@@ -32,6 +32,15 @@ def results(folder: Path) -> list[Measured]:
     return [Measured.read(path) for path in paths if path.exists()]
 
 
+def not_recorded(folder: Path) -> Iterator[str]:
+    """The programs without recordings, and why."""
+    for name in NAMES:
+        path = folder / f"{name}.json"
+        if not files_of(folder, name):
+            why = Measured.read(path).failed if path.exists() else {}
+            yield f"- {name} is not recorded: {', '.join(why.values()) or 'it did not end'}"
+
+
 def files_of(folder: Path, name: str) -> list[Path]:
     """The recordings whose fix lists count: without stacks and with them; of JAX's step, its XPlane
     and its trace JSON."""
@@ -78,6 +87,7 @@ def marks(folder: Path) -> dict[str, tuple[str, str]]:
 def table(folder: Path, others: list[Tried], even_unmarked: bool) -> Iterator[str]:
     """All tables. A program counts once its first screen is marked."""
     known = {name: right for name, (right, _) in marks(folder).items() if right}
+    yield from not_recorded(folder)
     found = [each for each in results(folder) if even_unmarked or each.name in known]
     left_out = [each.name for each in results(folder) if each not in found]
     if left_out:
