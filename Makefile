@@ -83,8 +83,8 @@ build/docs/installed: pyproject.toml constraints.txt $(NATIVE)
 	@$(@D)/venv/bin/$(PIP) -e . --group docs
 	@touch $@
 
-# Needs a GPU: runs PART (first, tests, bench, experiments, faults, ncu or sanitize; by default, all of
-# them), and writes all results to the folder OUT. GPU_PYTHON=python3 uses that Python as it is, and
+# Needs a GPU: runs PART (first, tests, bench, experiments, faults, programs, ncu or sanitize; by default,
+# all of them), and writes all results to the folder OUT. GPU_PYTHON=python3 uses that Python as it is, and
 # installs nothing: docs/howto/gpu.md. DEVICE=cpu rehearses it.
 PART :=
 DEVICE := cuda

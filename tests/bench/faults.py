@@ -69,23 +69,27 @@ def tried(pair: Pair, device: torch.device, folder: Path) -> Tried:
     trace, found = folder / pair.name.replace(" ", "-"), []
     for suffix in ("", "-stacks"):
         path = trace.with_name(f"{trace.name}{suffix}.json.gz")
-        record(faulty, path, bool(suffix))
+        record(faulty, path, stacks=bool(suffix))
         found.append(of_list(path))
-    places = [[n for n, a in enumerate(each) if a.remedy == pair.remedy] for each in found]
+    times = interleaved({"faulty": faulty, "mended": mended}, device)
+    observed = 1 - step_ratio(times["faulty"], times["mended"]).ratio / pair.samples
+    faulty_us = median(times["faulty"].step_ns) / 1e3
+    return beside(pair.name, pair.remedy, found, observed, faulty_us)
+
+
+def beside(
+    name: str, remedy: str, lists: list[list[Advice]], observed: float, faulty_us: float
+) -> Tried:
+    """The promise of a remedy in the fix lists of two traces, the second with Python stacks, beside
+    the observed saving."""
+    places = [[n for n, a in enumerate(each) if a.remedy == remedy] for each in lists]
     promised, with_stacks = (
         advised[wanted[0]].share if wanted else None
-        for advised, wanted in zip(found, places, strict=True)
+        for advised, wanted in zip(lists, places, strict=True)
     )
-    times = interleaved({"faulty": faulty, "mended": mended}, device)
-    return Tried(
-        pair.name,
-        next((f"{each.remedy} {each.share:.0%}" for each in found[0]), "nothing"),
-        promised,
-        places[0][0] + 1 if places[0] else None,
-        with_stacks,
-        1 - step_ratio(times["faulty"], times["mended"]).ratio / pair.samples,
-        median(times["faulty"].step_ns) / 1e3,
-    )
+    first = next((f"{each.remedy} {each.share:.0%}" for each in lists[0]), "nothing")
+    place = places[0][0] + 1 if places[0] else None
+    return Tried(name, first, promised, place, with_stacks, observed, faulty_us)
 
 
 def of_list(trace: Path) -> list[Advice]:

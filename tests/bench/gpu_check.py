@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TextIO
 
 from tests.bench.measuring import ROOT
+from tests.bench.programs import NAMES
 
 STATE = ROOT / "build" / "gpu"
 LIMIT_S = 540
@@ -59,7 +60,7 @@ GRID = (
 )
 SMALL_GRID = "--batch 1 --seq 1,2 --dim 16 --hidden 32 --variants eager,torch-fused"
 # What limits each kernel, by its counters: https://docs.nvidia.com/nsight-compute/.
-NCU = "ncu --profile-from-start off --print-details all" + "".join(
+NCU = "ncu --profile-from-start off --clock-control none --print-details all" + "".join(
     f" --section {name}"
     for name in ("SpeedOfLight", "MemoryWorkloadAnalysis", "Occupancy", "LaunchStats")
 )
@@ -72,14 +73,17 @@ SANITIZER = (
     "compute-sanitizer --tool {} --error-exitcode 99 --report-api-errors no "
     "--target-processes application-only"
 )
-PARTS = ("first", "tests", "bench", "experiments", "faults", "ncu", "sanitize")
+PARTS = ("first", "tests", "bench", "experiments", "faults", "programs", "ncu", "sanitize")
+# A program that takes longer does not keep the others from their time.
+PROGRAM_S = 80
 
 
 @dataclass(frozen=True)
 class Task:
     """Arguments of Python to run; the output is kept in PART/NAME.log.
 
-    With `tool`, it runs under that tool of the CUDA toolkit; without a GPU, it runs without.
+    With `tool`, it runs under that tool of the CUDA toolkit; without a GPU, it runs without. It has
+    failed if it takes longer than `limit_s`.
     `judges` marks a task that reads the results of the others: it always runs, after them.
     """
 
@@ -87,6 +91,7 @@ class Task:
     arguments: str
     tool: str = ""
     judges: bool = False
+    limit_s: float = LIMIT_S
 
 
 def tasks(part: str, device: str, state: Path) -> list[Task]:
@@ -135,10 +140,18 @@ def tasks(part: str, device: str, state: Path) -> list[Task]:
         case "faults":
             files = f"--traces {folder}/traces --json {folder}/faults.json"
             return [Task("faults", f"-m tests.bench.faults {on} {files}")]
+        case "programs":
+            module = f"-m tests.bench.programs measure {{}} {on} --folder {folder}"
+            found = [Task(each, module.format(each), limit_s=PROGRAM_S) for each in NAMES]
+            module = f"-m tests.bench.other_profilers {{}} {device} {folder}"
+            return found + [Task(each, module.format(each)) for each in ("proton", "cupti")]
         case _:
             runs = COUNTED if is_gpu else ("mlp-eager 2",)
             module = f"-m tests.bench.gpu_first step {device}"
-            return [Task(each.replace(" ", "-"), f"{module} {each}", NCU) for each in runs]
+            counted = Task("kernels", f"-m tests.bench.counted_kernels record {device} {folder}")
+            return [counted] + [
+                Task(each.replace(" ", "-"), f"{module} {each}", NCU) for each in runs
+            ]
     judging = Task("targets", f"-m tests.bench.targets {part} {folder}", judges=True)
     return [*found, judging] if is_gpu else found
 
@@ -262,8 +275,10 @@ class Job:
                 return Record(task.name, FAILED, f"{tool[0]} is not on the PATH", 0)
             elif tool:
                 both(log, f"without {tool[0]}, which is not here\n")
-            status = streamed(command, settings, log, self.ends - began)
+            status = streamed(command, settings, log, min(task.limit_s, self.ends - began))
         ended = {None: (CUT, ""), 0: (PASSED, "")}.get(status, (FAILED, f"exit status {status}"))
+        if status is None and time.monotonic() < self.ends:
+            ended = FAILED, f"it took longer than {task.limit_s:g} s"
         return Record(task.name, *ended, time.monotonic() - began)
 
     def _keep(self, record: Record) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ import tracekit
 from tracekit.experiments.timing import Step
 
 STEPS, WARMUP = 8, 10
+T = TypeVar("T")
 
 
 class Maker:
@@ -30,6 +31,10 @@ class Maker:
 
     def random(self, *sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
         return torch.randn(*sizes, device=self.device, dtype=dtype)
+
+    def pick(self, on_gpu: T, on_cpu: T) -> T:
+        """A size for a GPU, or a tiny one for the rehearsal on a CPU."""
+        return on_gpu if self.is_gpu else on_cpu
 
     def layers(self, count: int, width: int) -> nn.Module:
         layers = [each for _ in range(count) for each in (nn.Linear(width, width), nn.ReLU(True))]
@@ -67,10 +72,12 @@ def pair(remedy: str, samples: int = 1, needs_gpu: bool = False) -> Callable[[An
     return add
 
 
-def record(step: Step, trace: Path, stacks: bool) -> None:
-    """Profiles a step."""
-    with tracekit.profile(trace, STEPS, warmup=WARMUP, stacks=stacks) as profiler:
-        for _ in range(WARMUP + 1 + STEPS):
+def record(
+    step: Step, trace: Path, steps: int = STEPS, warmup: int = WARMUP, **recorded: bool
+) -> None:
+    """Profiles a step; `recorded` are options of tracekit.profile, such as stacks."""
+    with tracekit.profile(trace, steps, warmup=warmup, **recorded) as profiler:
+        for _ in range(warmup + 1 + steps):
             step()
             profiler.step()
 

@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -88,20 +89,48 @@ def _events(recorder: Any) -> Counter[str]:
     return Counter({name: n // 2 for name, n in Counter(e.get("cat") for e in found).items()})
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """What recording a step cost its host, as measured and as estimated; 0: no estimate."""
+
+    path: Path
+    measured_ns: int
+    estimated_ns: float
+
+    @property
+    def ratio(self) -> float:
+        """The estimate over the measured cost."""
+        return self.estimated_ns / self.measured_ns if self.measured_ns else 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.measured_ns:12,} ns a step, estimated {self.estimated_ns:12,.0f}, "
+            f"{self.ratio:.2f}: {self.path}"
+        )
+
+
+def of_capture(path: Path) -> Recorded | None:
+    """None: the step's length without the profiler is not known, or the GPU does not wait."""
+    with tracekit.load(path) as database:
+        _, profiled_ns, unprofiled_ns, cost_ns = database.recorder().row(0)
+        steps, busy_ns = database.sql(_SIZE).row(0)
+    if not unprofiled_ns or busy_ns > steps * unprofiled_ns / 2:
+        return None
+    return Recorded(path, profiled_ns - unprofiled_ns, (cost_ns or 0) / steps)
+
+
+def spread(ratios: list[float]) -> str:
+    """The median of ratios, and their tenths."""
+    if len(ratios) < 2:
+        return f"{len(ratios)}: " + "".join(f"{each:.2f}" for each in ratios)
+    low, *_, high = statistics.quantiles(ratios, n=10)
+    return f"{len(ratios)}: median {statistics.median(ratios):.2f}, tenths {low:.2f} {high:.2f}"
+
+
 def of_captures(paths: list[str]) -> None:
     """Prints what recording a step cost where the GPU waits for the host, and the estimate."""
-    ratios = []
-    for path in paths:
-        with tracekit.load(path) as database:
-            _, profiled_ns, unprofiled_ns, cost_ns = database.recorder().row(0)
-            steps, busy_ns = database.sql(_SIZE).row(0)
-        if not unprofiled_ns or busy_ns > steps * unprofiled_ns / 2:
-            continue
-        measured, estimate = profiled_ns - unprofiled_ns, (cost_ns or 0) / steps
-        ratios.append(estimate / measured)
-        print(f"{measured:12,} ns a step, estimated {estimate:12,.0f}, {ratios[-1]:.2f}: {path}")
-    low, *_, high = statistics.quantiles(ratios, n=10)
-    print(f"{len(ratios)}: median {statistics.median(ratios):.2f}, tenths {low:.2f} {high:.2f}")
+    found = [each for path in paths if (each := of_capture(Path(path)))]
+    print(*found, spread([each.ratio for each in found]), sep="\n")
 
 
 def main(turns: int) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
-from statistics import median
-from typing import NamedTuple
 
 import pytest
 
 import tracekit
 from tests.conftest import GPU_TRACES, OWN_TRACES, SHARED_TRACES
+from tests.kit.hidden_marks import found_again, hide_marks
 from tests.kit.sampling import sample
-from tests.kit.traces import document, launches_of, write
 
 # Each marks three steps or more. The thresholds were chosen on the first half.
 _CHOSEN_ON = (
@@ -39,45 +36,9 @@ _SINGLE = (
 SINGLE = sample("shared traces of a single pass", _SINGLE, _SINGLE[::2])
 
 
-class Truth(NamedTuple):
-    """The marks of a trace, in nanoseconds."""
-
-    starts: list[int]
-    ops: dict[int, int]
-    """The mark in which each GPU op was launched, by its correlation."""
-
-
 def _path(name: str) -> Path:
     known = (folder / f"{name}.json.gz" for folder in (SHARED_TRACES, GPU_TRACES, OWN_TRACES))
     return next((path for path in known if path.exists()), Path())
-
-
-def _is_mark(event: dict) -> bool:
-    is_step = str(event.get("name")).startswith("ProfilerStep#")
-    return is_step and event.get("cat") != "gpu_user_annotation"
-
-
-def _hidden(name: str, path: Path) -> Truth:
-    """Writes a trace without its marks and annotations, and returns the marks."""
-    trace = document(_path(name))
-    events = trace["traceEvents"]
-    base = min(int(float(e["ts"]) * 1000) for e in events if e.get("ph") == "X" and "ts" in e)
-    marks = sorted(
-        (e["ts"], e["ts"] + e["dur"]) for e in events if e.get("ph") == "X" and _is_mark(e)
-    )
-    complete = [e for e in events if e.get("ph") == "X" and isinstance(e.get("args"), dict)]
-    ops = {
-        op["args"]["correlation"]: number
-        for op, call in launches_of(complete)
-        for number, (start, end) in enumerate(marks)
-        if start <= call["ts"] < end
-    }
-    hidden = [
-        e for e in events
-        if e.get("cat") not in ("user_annotation", "gpu_user_annotation") and not _is_mark(e)
-    ]  # fmt: skip
-    write(path, hidden, **{key: value for key, value in trace.items() if key != "traceEvents"})
-    return Truth([round(start * 1000) - base for start, _ in marks], ops)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +46,7 @@ def found(tmp_path_factory):
     """The units of all traces, loaded together, with the truth of each, by name."""
     folder = tmp_path_factory.mktemp("hidden")
     names = [name for name in (*CHOSEN_ON, *HELD_OUT, *CAPTURED, *SINGLE) if _path(name).is_file()]
-    truths = {name: _hidden(name, folder / f"{name}.json") for name in names}
+    truths = {name: hide_marks(_path(name), folder / f"{name}.json") for name in names}
     with tracekit.load([folder / f"{name}.json" for name in names], verdicts=False) as run:
         ids = run.sql("SELECT trace_id, path FROM trace").rows()
         yield run, {Path(path).stem: (trace, truths[Path(path).stem]) for trace, path in ids}
@@ -100,29 +61,13 @@ def _looked_up(found, name: str):
 
 @pytest.mark.parametrize("name", [*CHOSEN_ON, *HELD_OUT, *CAPTURED])
 def test_hidden_marks_are_found_again(found, name):
-    run, trace, truth = _looked_up(found, name)
-    starts = [
-        start for (start,) in run.sql(
-            f"SELECT start_ns FROM unit WHERE trace_id = {trace} AND level = 1 ORDER BY ALL"
-        ).rows()
-    ]  # fmt: skip
+    again = found_again(*_looked_up(found, name))
     if name in UNTOLD:
-        assert len(starts) == 8 * len(truth.starts)
+        assert again.units == 8 * again.marks
         return
-    assert abs(len(starts) - len(truth.starts)) <= 1
-    period, marked = (median(b - a for a, b in pairwise(each)) for each in (starts, truth.starts))
-    assert abs(period - marked) <= max(0.02 * marked, 100_000)
-    ops = run.sql(
-        "SELECT g.correlation, u.unit_id, g.dur_ns FROM gpu_ops AS g ASOF JOIN"
-        f" (FROM unit WHERE trace_id = {trace} AND level = 1) AS u"
-        f" ON g.launch_start_ns >= u.start_ns WHERE g.trace_id = {trace}"
-    ).rows()
-    marked_ops = [(truth.ops[c], unit, ns) for c, unit, ns in ops if c in truth.ops]
-    total = sum(ns for _, _, ns in marked_ops)
-    right = max(
-        sum(ns for mark, unit, ns in marked_ops if mark - unit == shift) for shift in (-1, 0, 1)
-    )
-    assert right >= 0.95 * total
+    assert abs(again.units - again.marks) <= 1
+    assert abs(again.period_ns - again.marked_ns) <= max(0.02 * again.marked_ns, 100_000)
+    assert again.right is None or again.right >= 0.95
 
 
 @pytest.mark.parametrize("name", SINGLE)

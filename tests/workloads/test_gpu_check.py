@@ -210,6 +210,16 @@ def test_a_task_that_fails_does_not_hide_the_later_ones(checked, tmp_path):
     assert checked([Task("bad", program("")), tasks[1]]) == 1
 
 
+def test_a_task_that_takes_longer_than_its_own_limit_fails_and_the_part_goes_on(checked, tmp_path):
+    tasks = [
+        Task("slow", program("import time; time.sleep(6000)"), limit_s=1),
+        Task("next", program("print('ran')")),
+    ]
+    assert checked(tasks) == 1
+    slow, after = records(tmp_path / "state" / "first").values()
+    assert (slow.status, slow.why, after.status) == (FAILED, "it took longer than 1 s", PASSED)
+
+
 def test_a_tool_may_be_missing_only_without_a_gpu(tmp_path):
     task = Task("ncu", program("print('ran')"), "no-such-tool")
     for device, status in (("cuda", FAILED), ("cpu", PASSED)):
