@@ -3,8 +3,8 @@
 -- needs: gpu_ops
 -- when: kind = 'cpu_op'
 -- The main thread is the one that launches most or, if nothing is launched, runs the most operators.
--- A slow host also records slowly: an event costs a multiple of the time of a nearly empty operator. Frames far
--- more numerous than operators are those of short functions in loops, which cost less.
+-- A slow host also records slowly: an event costs a multiple of the time of a nearly empty operator. Frames
+-- far more numerous than operators are those of short functions in loops, which cost less.
 WITH launching AS (SELECT trace_id, pid, tid, count(*) AS launches FROM gpu_ops WHERE launch_id IS NOT NULL
     GROUP BY ALL),
 recorded AS (
@@ -21,7 +21,8 @@ recorded AS (
         ORDER BY max(coalesce(launches, 0)) DESC, operators DESC, pid, tid) = 1
 ),
 priced AS (
-    SELECT r.*, coalesce(record_shapes, FALSE) AS is_shaped, thresholds().usual_frames * operators AS usual_frames,
+    SELECT r.*, coalesce(record_shapes, FALSE) AS is_shaped,
+           thresholds().usual_frames * operators AS usual_frames,
            CASE WHEN trivial < thresholds().fewest_trivial THEN thresholds().trivial_operator_ns
                 ELSE least(trivial_ns, thresholds().slow_trivial_ns) END AS unit_ns,
            (unit_ns * (operators * (thresholds().recorded_operator
