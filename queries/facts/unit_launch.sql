@@ -13,7 +13,7 @@ CREATE TABLE _scratch.unit_launch (
     is_transfer BOOLEAN, -- it copies from or to the host
     is_graph BOOLEAN
 );
-WITH call AS (
+WITH call AS MATERIALIZED (
     SELECT trace_id, launch_id AS event_id, pid, tid, launch_start_ns, launch_end_ns,
            -- By start, then by event.
            2 * arg_min(label_id, start_ns::HUGEINT * (1::BIGINT << 32) + g.event_id) + is_graph::INTEGER
@@ -51,22 +51,24 @@ launch AS (
 ),
 -- Joins have few columns: those of all launches would not fit in memory.
 site AS (
-    SELECT l.trace_id, l.event_id, -1 - 2 * coalesce(op_label, e.label_id) AS label,
-           o.ts_ns AS outer_start_ns, o.ts_ns + o.dur_ns AS outer_end_ns
+    SELECT l.trace_id, l.event_id, o.ts_ns AS outer_start_ns, o.ts_ns + o.dur_ns AS outer_end_ns
     FROM (
         SELECT trace_id, launch_id AS event_id FROM launch_call UNION ALL SELECT trace_id, event_id FROM lost
     ) AS l
-    LEFT JOIN thread_slice AS t ON l.trace_id = t.trace_id AND l.event_id = t.event_id
-    LEFT JOIN event_row AS o ON t.trace_id = o.trace_id AND t.outer_op_id = o.event_id
-    LEFT JOIN (FROM event_row SEMI JOIN (FROM traced WHERE lacks_ops) USING (trace_id)) AS e
-      ON l.trace_id = e.trace_id AND l.event_id = e.event_id
+    JOIN thread_slice AS t ON l.trace_id = t.trace_id AND l.event_id = t.event_id
+    JOIN event_row AS o ON t.trace_id = o.trace_id AND t.outer_op_id = o.event_id
 )
 SELECT c.trace_id, c.pid, c.tid, c.event_id, launch_start_ns, launch_end_ns,
        coalesce(outer_start_ns, launch_start_ns), coalesce(outer_end_ns, launch_end_ns),
-       CASE WHEN lacks_ops THEN s.label - is_graph::INTEGER ELSE c.label END,
+       CASE WHEN lacks_ops THEN -1 - 2 * e.label - is_graph::INTEGER ELSE c.label END,
        coalesce(gpu_ops, 0), coalesce(gpu_ns, 0), coalesce(done_ns, launch_end_ns), is_transfer, is_graph
 FROM launch AS c JOIN traced USING (trace_id)
-JOIN site AS s ON c.trace_id = s.trace_id AND c.event_id = s.event_id
+LEFT JOIN site AS s ON c.trace_id = s.trace_id AND c.event_id = s.event_id
+LEFT JOIN (
+    SELECT trace_id, event_id, coalesce(op_label, label_id) AS label
+    FROM event_row LEFT JOIN thread_slice USING (trace_id, event_id)
+    SEMI JOIN (FROM traced WHERE lacks_ops) USING (trace_id)
+) AS e ON c.trace_id = e.trace_id AND c.event_id = e.event_id
 UNION ALL
 SELECT trace_id, t.pid, stream, event_id, start_ns, start_ns, start_ns, start_ns, 2 * label_id, 1, dur_ns,
        end_ns, coalesce(copy_kind IN ('HtoD', 'DtoH'), FALSE), FALSE
