@@ -4,7 +4,8 @@ With a size, loads one trace with tracekit and with other tools, and prints one 
 row judges: the size left on disk, and the number of events that can be queried afterwards; times
 are also given as multiples of tracekit's. Without one, prints how the costs of loading, and of the
 first verdict on the database, grow with the events, beside the time that other tools take to read
-the trace; -: the tool is not installed, failed, or took a minute with a smaller trace.
+the trace; -: the tool is not installed or failed, or a smaller trace shows that it would take many
+minutes or more memory than there is.
 
 Each row is a process of its own: wall and CPU time with start-up and imports, and peak resident
 memory. All rows come from one run on one machine.
@@ -78,8 +79,9 @@ COMPARED = (
 # Peers whose time is shown beside tracekit's growth; Perfetto's trace processor is a program.
 _PEERS = ("orjson.loads", "HTA TraceAnalysis")
 _PERFETTO = "trace_processor_shell"
-# A peer that takes longer than this is not tried with more events.
+# A peer that takes longer than this, or would take more memory, is not tried with more events.
 _PATIENCE_S = 60
+_MOST_OF_MEMORY = 0.8
 # An event takes about this many bytes of JSON.
 _EVENT_BYTES = 268
 GROWN = (
@@ -93,8 +95,9 @@ def compare(size: int, trace: Path, out: Path) -> None:
     """Prints what a trace of a size costs each tool."""
     events = write(trace, size)
     n_bytes = trace.stat().st_size
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    print(f"{n_bytes / 1e6:,.0f} MB of JSON, {events:,} events; {memory / 2**30:.0f} GiB\n")
+    print(
+        f"{n_bytes / 1e6:,.0f} MB of JSON, {events:,} events; {_memory_bytes() / 2**30:.0f} GiB\n"
+    )
     print(*head(COMPARED), sep="\n")
     own_s = None
     for loader, program in _LOADERS.items():
@@ -139,9 +142,19 @@ def _peers(trace: Path, impatient: set[str]) -> Iterator[str]:
             found = measured("-c", _filled(_LOADERS[peer], trace, Path(os.devnull)))
         elif (program := shutil.which(peer)) is not None:
             found = measured("-Q", "SELECT count(*) FROM slice", trace, program=program)
-        if found is None or found.said is None or found.wall_s > _PATIENCE_S:
+        if found is None or found.said is None or not _may_grow(found):
             impatient.add(peer)
         yield "-" if found is None or found.said is None else f"{found.wall_s:.2f}"
+
+
+def _may_grow(cost: Cost) -> bool:
+    """Whether a tool can be tried with ten times as many events."""
+    has_room = 10 * cost.peak_mb * 2**20 < _MOST_OF_MEMORY * _memory_bytes()
+    return has_room and cost.wall_s < _PATIENCE_S
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _figures(cost: Cost, digits: int = 2) -> tuple[str, str, str]:
