@@ -9,6 +9,7 @@ import pytest
 import tracekit
 from tests.conftest import OWN_TRACES
 from tests.kit.processes import invoke
+from tests.kit.sampling import sample
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.thresholds import TABLE
@@ -87,9 +88,14 @@ def test_a_question_is_a_table_function_in_sql():
     assert "no parameter 'bogus'" in refused("sql", TRACE, counted, "--param", "bogus=3")
 
 
+_NAMES = sorted(catalog.queries())
+TRIED = sample("questions as table functions", _NAMES, _NAMES[1::5])
+
+
 def test_each_question_is_a_table_function_with_its_own_rows():
     with tracekit.load(TRACE) as run:
-        for name, question in catalog.queries().items():
+        for name in TRIED:
+            question = catalog.query(name)
             rows = run.sql(f"FROM {name}()")
             assert rows.columns == [column.name for column in question.columns], name
             assert rows.height == run.query(name).height, name

@@ -34,7 +34,7 @@ FILES = [
 SHORTER = ("half", "one step")
 SEEDS = 3
 CASES = [(path, how, seed) for seed in range(SEEDS) for path in FILES for how in CUTS]
-DRAWN = sample("cuts of real traces", CASES, random.Random(3).sample(CASES, 10))
+DRAWN = sample("cuts of real traces", CASES, random.Random(3).sample(CASES, 7))
 
 
 @pytest.mark.parametrize(

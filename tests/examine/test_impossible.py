@@ -306,7 +306,7 @@ BASES = [
 ]
 # Mutants that are loaded and judged together, and how often a page of one is drawn.
 TOGETHER, EACH_PAGE = 25, 50
-MUTANTS = sample("mutants of real traces", 10_000, 12)
+MUTANTS = sample("mutants of real traces", 10_000, 8)
 SEEDS = [range(at, at + TOGETHER) for at in range(0, MUTANTS, TOGETHER)]
 
 

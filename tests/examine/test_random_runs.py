@@ -14,7 +14,7 @@ from tests.kit.sampling import sample
 from tracekit.evidence.collect_run import run_evidence
 from tracekit.reporters import several
 
-RUNS = sample("random runs of ranks", 400, 8)
+RUNS = sample("random runs of ranks", 400, 5)
 
 
 @pytest.mark.parametrize("seed", range(RUNS))

@@ -121,7 +121,7 @@ def test_the_call_that_blocks_the_host_is_named_with_its_place(answered):
 
 
 def test_reasons_add_up_to_the_exposed_time_in_random_programs(tmp_path):
-    seeds = sample("random programs, for exposed collectives", range(60), range(0, 60, 4))
+    seeds = sample("random programs, for exposed collectives", range(60), range(0, 60, 8))
     paths = []
     for number, seed in enumerate(seeds, start=1):
         atoms, machine = random_program(seed)

@@ -262,7 +262,7 @@ def test_damaged_events_are_read_within_bounds(name, tmp_path):
     program = sanitized.compiled("fuzz_native", tmp_path)
     packed = name and trace_file(f"{name}.json.gz").read_bytes()
     (tmp_path / "trace").write_bytes(gzip.decompress(packed) if packed else hard_trace())
-    cases = sample("damaged texts of each trace", 50_000, 5_000)
+    cases = sample("damaged texts of each trace", 50_000, 2_000)
     done = ran(program, "1", str(cases), tmp_path / "trace")
     assert (done.returncode, done.stderr) == (0, "")
     with_events, events = map(int, done.stdout.split())
@@ -278,7 +278,7 @@ def test_damaged_protobuf_is_read_within_bounds(reader, made, tmp_path):
     files = [tmp_path / str(seed) for seed in range(30)]
     for seed, file in enumerate(files):
         file.write_bytes(made(seed))
-    cases = sample("damaged protobuf traces", 100_000, 5_000)
+    cases = sample("damaged protobuf traces", 100_000, 2_000)
     done = ran(program, "1", str(cases), *files)
     assert (done.returncode, done.stderr) == (0, "")
     with_events, events = map(int, done.stdout.split())

@@ -26,7 +26,7 @@ _CAPTURES = [
     for path in sorted(folder.glob("*.json.gz"))
     if not path.name.startswith("simulated-program") and "rank" not in path.name
 ]
-_SOME = sample("captures whose marks are hidden", len(_CAPTURES), 8)
+_SOME = sample("captures whose marks are hidden", len(_CAPTURES), 5)
 CAPTURED = _CAPTURES[:: len(_CAPTURES) // _SOME][:_SOME]
 # Without annotations, nothing in them marks a pass; their layers are not passes.
 _SINGLE = (
