@@ -27,12 +27,12 @@ test:
 	@$(MAKE) --no-print-directory -j2 .venv/installed browser
 	@$(MAKE) --no-print-directory checks
 
-# Form and types are checked while the tests run; their errors are printed after the tests. Two
-# workers more than two cores, since tests also wait: for timeouts, servers and programs that start.
+# Form and types are checked while the tests run; their errors are printed after the tests. One
+# worker more than two cores, since tests also wait: for timeouts, servers and programs that start.
 checks:
 	@mkdir -p build; { $(BIN)/ruff check --quiet . && $(BIN)/ruff format --check --quiet . && \
 	  $(BIN)/mypy --no-error-summary --pretty; } >build/types.txt 2>&1 & types=$$!; \
-	  $(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder; tested=$$?; \
+	  $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder; tested=$$?; \
 	  wait $$types || { echo 'wrong types or form:'; cat build/types.txt; exit 1; } >&2; exit $$tested
 
 # A browser for the tests of pages: without one, they are skipped.
