@@ -149,7 +149,7 @@ def load(
     """Loads traces into one database, several at a time: see `tracekit.load`. Temporary files are
     stored by the name `named`."""
     from tracekit.ingest.hardware import peaks
-    from tracekit.ingest.load import into_file, into_memory
+    from tracekit.ingest.load import for_session, into_file
     from tracekit.ingest.loader import Loader, LoadRequest
     from tracekit.trace.paths import trace_paths
 
@@ -172,7 +172,7 @@ def load(
     )
     if database is None:
         name = shown(str(listed[0])) if len(listed) == 1 else f"{len(paths)} traces"
-        loaded: Session = LoadedSession(into_memory(loader), name, loader, judges=verdicts is None)
+        loaded: Session = LoadedSession(for_session(loader), name, loader, judges=verdicts is None)
         loaded.is_joined = len(listed) > 1
     else:
         into_file(loader, database, append=append, on_wait=on_wait)

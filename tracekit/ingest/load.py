@@ -71,7 +71,7 @@ class Loaded(Struct, frozen=True):
                     path.unlink(missing_ok=True)
 
 
-def into_memory(loader: Loader) -> Loaded:
+def for_session(loader: Loader) -> Loaded:
     """Loads into memory or, if the traces are large, into a temporary file."""
     first, resources = loader.paths[0], loader.resources
     file = _temporary_file(loader)
